@@ -164,7 +164,7 @@ func TestPrune(t *testing.T) {
 	t.Run("takes instances first, and nothing of another set or none", func(t *testing.T) {
 		p := r.plan(many(`"applySet":"line","prune":true`, a))
 		require.Equal(t, "a unchanged, b delete, t delete, p delete", actions(p))
-		require.EqualValues(t, 1, p.object(t, "b").Generation)
+		require.EqualValues(t, 1, planOf(t, p, "b").Generation)
 		require.Empty(t, p.WouldPrune)
 		require.Equal(t, "a unchanged, b delete delete, t delete, p delete", applied(r.apply(many(`"applySet":"line","prune":true,`+bound(t, p), a))))
 		require.False(t, r.plan(many(`"applySet":"line","prune":true`, a)).Changes, "what is being deleted is not deleted again")
@@ -221,7 +221,7 @@ func TestApplyKeepsToRolesAndProjects(t *testing.T) {
 		require.Equal(t, http.StatusOK, a.status, string(a.body))
 		return into[Plan](t, a)
 	}
-	denied := problemPrefix + string(fleet.Denied)
+	denied := ProblemPrefix + string(fleet.Denied)
 	require.Equal(t, denied, as(r.operator, siteManifest("plant-3")).Objects[0].Problem.Type)
 	require.Equal(t, "plant-1 unchanged", actions(into[Plan](t, r.call(r.operator, http.MethodPost, planPath, many("", siteManifest("plant-1"))))))
 

@@ -119,7 +119,7 @@ func TestArtifactUploads(t *testing.T) {
 	t.Run("are refused when something else arrived", func(t *testing.T) {
 		a := r.call(r.operator, http.MethodPost, "/api/v1/artifacts?sha256="+string(hash), "something else")
 		p := a.problem(t)
-		require.Equal(t, problemPrefix+string(fleet.HashMismatch), p.Type)
+		require.Equal(t, ProblemPrefix+string(fleet.HashMismatch), p.Type)
 		require.Equal(t, "sha256", p.Field)
 	})
 
@@ -133,7 +133,7 @@ func TestArtifactUploads(t *testing.T) {
 		require.Equal(t, fmt.Sprint(postgres.ChunkSize), r.call(r.operator, http.MethodHead, path, nil).header.Get("Upload-Offset"))
 
 		wrong := r.call(r.operator, http.MethodPatch, path, "tail", "Upload-Offset", "0")
-		require.Equal(t, problemPrefix+string(fleet.Conflict), wrong.problem(t).Type)
+		require.Equal(t, ProblemPrefix+string(fleet.Conflict), wrong.problem(t).Type)
 		require.Equal(t, fmt.Sprint(postgres.ChunkSize), wrong.header.Get("Upload-Offset"))
 		require.Equal(t, "Upload-Offset", r.call(r.operator, http.MethodPatch, path, "tail").problem(t).Field)
 
@@ -141,7 +141,7 @@ func TestArtifactUploads(t *testing.T) {
 		require.Equal(t, http.StatusNoContent, last.status)
 		require.Equal(t, fmt.Sprint(postgres.ChunkSize+4), last.header.Get("Upload-Offset"))
 		after := r.call(r.operator, http.MethodPatch, path, "more", "Upload-Offset", fmt.Sprint(postgres.ChunkSize+4))
-		require.Equal(t, problemPrefix+string(fleet.IllegalState), after.problem(t).Type)
+		require.Equal(t, ProblemPrefix+string(fleet.IllegalState), after.problem(t).Type)
 
 		sum := compose.HashOf(append(noise(postgres.ChunkSize), "tail"...))
 		for range 2 { // the second as if the first answer was lost

@@ -20,7 +20,7 @@ func TestAuthentication(t *testing.T) {
 		for _, header := range []string{"", "Bearer", "Bearer ", "Bearer nonsense", "Basic " + r.admin, r.admin} {
 			a := r.call("", http.MethodGet, "/api/v1/sites", nil, "Authorization", header)
 			p := a.problem(t)
-			require.Equal(t, problemPrefix+string(fleet.Unauthenticated), p.Type, header)
+			require.Equal(t, ProblemPrefix+string(fleet.Unauthenticated), p.Type, header)
 			require.NotEmpty(t, p.Hint)
 			require.Equal(t, "Bearer", a.header.Get("WWW-Authenticate"))
 		}

@@ -43,7 +43,7 @@ func TestBodiesSayWhatIsAllowed(t *testing.T) {
 			a := r.call(r.admin, op.Method, op.path, text)
 			require.Equal(t, http.StatusBadRequest, a.status, op.OperationID+" "+string(text)+": "+string(a.body))
 			p := a.problem(t)
-			require.Equal(t, problemPrefix+string(fleet.Invalid), p.Type, op.OperationID)
+			require.Equal(t, ProblemPrefix+string(fleet.Invalid), p.Type, op.OperationID)
 			require.Equal(t, "/"+name, p.Field, op.OperationID)
 			return p
 		}

@@ -259,7 +259,7 @@ func refuseJSON(raw []byte, err error, names ...string) error {
 	}
 	var wrong *json.SemanticError
 	if errors.As(err, &wrong) {
-		at := cutField(string(wrong.JSONPointer))
+		at := fleet.CutField(string(wrong.JSONPointer))
 		var known *fleet.Error // of a type that reads itself
 		if errors.As(wrong.Err, &known) {
 			return below(strings.TrimSuffix(at, "/"), known)
@@ -277,19 +277,6 @@ func refuseJSON(raw []byte, err error, names ...string) error {
 		return known
 	}
 	return fleet.Errorf(fleet.Invalid, "malformed JSON").At("/")
-}
-
-const maxField = 1024
-
-// cutField bounds the place in an answer: names may be as long as the request.
-func cutField(at string) string {
-	if len(at) > maxField {
-		at = strings.ToValidUTF8(at[:maxField], "") + "…"
-	}
-	if at == "" {
-		return "/"
-	}
-	return at
 }
 
 // useOf lists the fields of an object.

@@ -23,9 +23,10 @@ func (c *Client) StageFleet(ctx context.Context, name string, in FleetPut, m Mut
 
 // FleetVerbs are what can be asked of a fleet change.
 func FleetVerbs() []string {
-	verbs := make([]string, len(fleetTurns))
-	for i, t := range fleetTurns {
-		verbs[i] = t.verb
+	turns := FleetTurns()
+	verbs := make([]string, len(turns))
+	for i, t := range turns {
+		verbs[i] = t.Verb
 	}
 	return verbs
 }

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast-io/holdfast/internal/certs"
+	"github.com/holdfast-io/holdfast/internal/certs/hint"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
@@ -40,7 +40,7 @@ func (l *lost) Unwrap() error { return l.err }
 // sent them, or made from the kind when the error arose on this side.
 func ProblemOf(err error) Problem {
 	kind := string(fleet.KindOf(err))
-	p := Problem{Type: problemPrefix + kind, Title: strings.ReplaceAll(kind, "_", " "), Detail: err.Error()}
+	p := Problem{Type: ProblemPrefix + kind, Title: strings.ReplaceAll(kind, "_", " "), Detail: err.Error()}
 	var a *answered
 	if errors.As(err, &a) {
 		p = a.problem
@@ -67,14 +67,14 @@ func refusal(resp *http.Response) error {
 		kind = clientKindOf(resp.StatusCode)
 	}
 	if p.Detail == "" {
-		p.Hint = certs.Hint(errors.New(string(body)))
+		p.Hint = hint.Region(errors.New(string(body)))
 		p.Detail = strings.ToLower(http.StatusText(resp.StatusCode))
 		if p.Detail == "" {
 			p.Detail = "status " + strconv.Itoa(resp.StatusCode)
 		}
 	}
 	if p.Type == "" {
-		p.Type, p.Title = problemPrefix+string(kind), http.StatusText(resp.StatusCode)
+		p.Type, p.Title = ProblemPrefix+string(kind), http.StatusText(resp.StatusCode)
 	}
 	p.Status = resp.StatusCode
 	seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After")) // absent or a date: the usual pause
@@ -123,15 +123,15 @@ func (c *Client) unreachable(err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	hint := certs.Hint(err) // what it is about is not gone a moment later
-	final := hint != ""
+	advice := hint.Region(err) // what it is about is not gone a moment later
+	final := advice != ""
 	if !final {
 		var cert *tls.CertificateVerificationError
-		hint, final = "check the address, and that the region runs", errors.As(err, &cert)
+		advice, final = "check the address, and that the region runs", errors.As(err, &cert)
 	}
 	return &fleet.Error{
 		Kind: fleet.Unavailable, Message: "no answer from the region at " + c.base + ": " + err.Error(),
-		Hint: hint, Err: &lost{err: err, final: final},
+		Hint: advice, Err: &lost{err: err, final: final},
 	}
 }
 

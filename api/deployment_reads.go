@@ -181,12 +181,12 @@ func (s *server) deploymentTop(ctx context.Context, in *getInput) (*topOutput, e
 	}
 	out := &topOutput{Body: DeploymentTop{Deployment: in.Name, Replicas: []ReplicaTop{}}}
 	for _, r := range replicas {
-		out.Body.add(r, samples)
+		addTop(&out.Body, r, samples)
 	}
 	return out, nil
 }
 
-func (t *DeploymentTop) add(r postgres.Replica, samples map[fleet.ReplicaID]postgres.ReplicaSample) {
+func addTop(t *DeploymentTop, r postgres.Replica, samples map[fleet.ReplicaID]postgres.ReplicaSample) {
 	one := ReplicaTop{ID: r.ID, Node: string(r.Node), State: r.State}
 	if sample, known := samples[r.ID]; known {
 		one.CPU, one.Memory, one.At = sample.CPU, sample.Memory, &sample.At

@@ -148,7 +148,7 @@ func (s *server) unreleasedDeployment(ctx context.Context, t postgres.Deployment
 	}
 	w := t.Write
 	w.Project, w.Labels, w.IfMatch = o.Project, o.Labels, cmp.Or(t.IfMatch, o.ResourceVersion)
-	p := made.put(w)
+	p := deploymentPut(made, w)
 	p.Deploy, p.Converge, p.Reason, p.Door = true, true, t.Reason, t.Door
 	return &p, nil
 }

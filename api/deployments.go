@@ -141,7 +141,7 @@ func (s *server) deploymentFrom(ctx context.Context, in *putDeploymentInput, raw
 	if err := s.placeable(ctx, w.Project, made.spec.Placement); err != nil {
 		return postgres.DeploymentPut{}, err
 	}
-	p := made.put(w)
+	p := deploymentPut(made, w)
 	p.Deploy, p.Reason = in.Deploy, put.Reason
 	return p, s.keepDeployment(ctx, w.Project, made)
 }

@@ -271,7 +271,7 @@ func TestDeploymentTurns(t *testing.T) {
 				body = `{"replicas":3}`
 			}
 			a := r.call(r.operator, http.MethodPost, webPath+"/"+verb, body)
-			require.Equal(t, problemPrefix+string(fleet.IllegalState), a.problem(t).Type, verb)
+			require.Equal(t, ProblemPrefix+string(fleet.IllegalState), a.problem(t).Type, verb)
 		}
 	})
 
@@ -305,7 +305,7 @@ func TestDeploymentTurns(t *testing.T) {
 		a := r.call(red, http.MethodPut, webPath, web, "If-None-Match", "*")
 		require.Equal(t, http.StatusAccepted, a.status, string(a.body))
 		a = r.call(red, http.MethodPut, webPath, web, "If-None-Match", "*")
-		require.Equal(t, problemPrefix+string(fleet.Precondition), a.problem(t).Type)
+		require.Equal(t, ProblemPrefix+string(fleet.Precondition), a.problem(t).Type)
 		require.Equal(t, http.StatusConflict, r.call(blue, http.MethodPut, webPath, web).status)
 		require.Equal(t, http.StatusConflict, r.call(r.admin, http.MethodPut, webPath, web).status)
 		for _, path := range []string{webPath, webPath + "/explain", webPath + "/replicas", webPath + "/decisions", webPath + "/logs", webPath + "/top", webPath + "/revisions"} {
@@ -540,7 +540,7 @@ func TestDeploymentPlaces(t *testing.T) {
 	require.Equal(t, map[string]string{"team": "ml"}, into[Object](t, r.get("/api/v1/pools/gpu")).Labels)
 	r.put(webPath, `{"command":["x"],"health":{"type":"none"},"placement":{"pools":["gpu"],"sites":["plant-1"]}}`)
 	a := r.call(r.admin, http.MethodDelete, "/api/v1/pools/gpu", nil)
-	require.Equal(t, problemPrefix+string(fleet.IllegalState), a.problem(t).Type, "a deployment names it")
+	require.Equal(t, ProblemPrefix+string(fleet.IllegalState), a.problem(t).Type, "a deployment names it")
 	r.put(webPath, `{"command":["x"],"health":{"type":"none"}}`)
 	require.Equal(t, http.StatusOK, r.call(r.admin, http.MethodDelete, "/api/v1/pools/gpu", nil).status)
 	require.Equal(t, http.StatusBadRequest, r.call(r.admin, http.MethodPut, "/api/v1/pools/gpu", `{"node":["x"]}`).status)

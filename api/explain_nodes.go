@@ -39,7 +39,7 @@ func (x *explaining) room(ctx context.Context) error {
 	}
 	// Those that could take one, and those that have some, before those that could not.
 	slices.SortStableFunc(x.out.Nodes, func(a, b NodeFree) int {
-		return cmp.Or(cmp.Compare(a.rank(), b.rank()), cmp.Compare(b.Own, a.Own), cmp.Compare(a.Node, b.Node))
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(b.Own, a.Own), cmp.Compare(a.Node, b.Node))
 	})
 	if more := len(x.out.Nodes) - explainedNodes; more > 0 {
 		x.out.Nodes, x.out.MoreNodes = x.out.Nodes[:explainedNodes], x.out.MoreNodes+more
@@ -69,7 +69,7 @@ func freeOn(want decide.PlaceRequest, r fleet.NodeRoom) NodeFree {
 	return free
 }
 
-func (n NodeFree) rank() int {
+func rank(n NodeFree) int {
 	switch {
 	case n.Why == "":
 		return 0

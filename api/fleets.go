@@ -1,11 +1,8 @@
 package api
 
 import (
-	"bytes"
 	"context"
 	"net/http"
-	"strconv"
-	"time"
 
 	"github.com/holdfast-io/holdfast/internal/compose"
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -26,30 +23,16 @@ type turnFleetInput struct {
 
 const fleetPath = "/api/v1/fleets/{name}"
 
-// fleetTurns are the verbs of a fleet change and what they ask of its run.
-var fleetTurns = []struct {
-	verb    string
-	on      fleet.FleetEvent
-	summary string
-}{
-	{"run", "", "Run what is declared, or join the run that is under way"},
-	{"pause", fleet.FleetPause, "Begin no further deliveries; those under way end"},
-	{"resume", fleet.FleetResume, "Resume a paused or stopped run"},
-	{"cancel", fleet.FleetCancel, "End the run; what it changed stays changed"},
-	{"retry", fleet.FleetRetry, "Try those instances again that failed, and no others"},
-	{"rollback", fleet.FleetRollback, "Write again what each instance had before the run, in waves as well"},
-}
-
 func (s *server) mountFleets(fleet.DeclaredKind) {
 	put := endpoint(http.MethodPut, fleetPath, "put-fleet", "Declare a fleet change and run it")
 	put.DefaultStatus = http.StatusAccepted
 	register(s, forOperators, put, s.putFleet)
 	takes[FleetPut](s, put)
-	for _, t := range fleetTurns {
-		op := endpoint(http.MethodPost, fleetPath+"/"+t.verb, t.verb+"-fleet", t.summary)
+	for _, t := range FleetTurns() {
+		op := endpoint(http.MethodPost, fleetPath+"/"+t.Verb, t.Verb+"-fleet", t.Summary)
 		op.DefaultStatus = http.StatusAccepted
 		register(s, forOperators, op, func(ctx context.Context, in *turnFleetInput) (*acceptedOutput, error) {
-			return s.turnFleet(ctx, t.on, in)
+			return s.turnFleet(ctx, t.On, in)
 		})
 		takes[ActionRequest](s, op)
 	}
@@ -87,7 +70,7 @@ func (s *server) fleetFrom(ctx context.Context, in *putFleetInput, raw []byte) (
 	if err := checkTexts(put.Labels, put.Reason); err != nil {
 		return p, err
 	}
-	if p.Spec, err = fleetSpecOf(put, patch); err != nil {
+	if p.Spec, err = DeclareFleet(put, patch); err != nil {
 		return p, err
 	}
 	key := fleet.ObjectKey{Kind: fleet.KindFleet, Name: in.Name}
@@ -114,52 +97,6 @@ func readFleet(raw []byte, put *FleetPut) (patch []byte, err error) {
 		return nil, nil // refused with the spec
 	}
 	return patch, below("/change", envelope(change, map[string]*[]byte{"patch": &patch}, &put.Change))
-}
-
-// fleetSpecOf is the spec without the hash of its patch.
-func fleetSpecOf(put FleetPut, patch []byte) (fleet.FleetSpec, error) {
-	spec := fleet.FleetSpec{
-		Change: fleet.FleetChange{
-			Template: fleet.TemplateName(put.Change.Template), TemplateGeneration: put.Change.TemplateGeneration,
-		},
-		Selector: put.Selector, Waves: put.Waves, SuccessThreshold: put.SuccessThreshold, ErrorThreshold: put.ErrorThreshold,
-		Windows: put.Windows, BatchSize: put.BatchSize, SitesAtOnce: put.SitesAtOnce, DeadlineSeconds: put.DeadlineSeconds,
-	}.WithDefaults()
-	if patch != nil {
-		spec.Change.Patch = &fleet.Content{Kind: fleet.ContentJSON}
-		if patch[0] != '{' {
-			return spec, fleet.Errorf(fleet.Invalid, "invalid patch: must be an object").At("/change/patch").
-				WithHint("a patch is merged over the overrides of each instance, or over its config")
-		}
-	}
-	if err := checkGeneration("/change/templateGeneration", put.Change.TemplateGeneration); err != nil {
-		return spec, err
-	}
-	if err := spec.Validate(); err != nil {
-		return spec, err
-	}
-	return spec, checkZones(spec.Windows)
-}
-
-// Check looks at what can be seen without the region.
-func (p FleetPut) Check() error {
-	patch := bytes.TrimSpace(p.Change.Patch)
-	if len(patch) == 0 || string(patch) == "null" {
-		patch = nil
-	}
-	_, err := fleetSpecOf(p, patch)
-	return err
-}
-
-// checkZones looks windows' zones up where they are used: in the server's own database.
-func checkZones(windows []fleet.Window) error {
-	for i, w := range windows {
-		if _, err := time.LoadLocation(w.Zone); err != nil || w.Zone == "Local" {
-			return fleet.Errorf(fleet.Invalid, "unknown time zone %.64q", w.Zone).At("/windows/" + strconv.Itoa(i) + "/zone").
-				WithHint("use a name of the IANA database, for example Europe/Berlin")
-		}
-	}
-	return nil
 }
 
 // pinFleet fixes the generation of the template, so that all instances get the same.

@@ -114,7 +114,7 @@ func TestPutFleet(t *testing.T) {
 	} {
 		t.Run("refuses "+c.name, func(t *testing.T) {
 			p := r.call(r.operator, http.MethodPut, speedUp, c.body).problem(t)
-			require.Equal(t, problemPrefix+string(c.kind), p.Type, p.Detail)
+			require.Equal(t, ProblemPrefix+string(c.kind), p.Type, p.Detail)
 			require.Equal(t, c.field, p.Field, p.Detail)
 			require.NotEmpty(t, p.Detail)
 			require.Empty(t, f.puts)
@@ -142,19 +142,19 @@ func TestFleetVerbs(t *testing.T) {
 	t.Parallel()
 	r, f := withFleets(t)
 	f.declared(t, "speed-up", defaultProject)
-	for _, c := range fleetTurns {
-		t.Run(c.verb, func(t *testing.T) {
+	for _, c := range FleetTurns() {
+		t.Run(c.Verb, func(t *testing.T) {
 			f.turns = nil
-			a := r.call(r.operator, http.MethodPost, speedUp+"/"+c.verb, `{"reason":"because"}`, "Idempotency-Key", "k", "If-Match", `"42"`)
+			a := r.call(r.operator, http.MethodPost, speedUp+"/"+c.Verb, `{"reason":"because"}`, "Idempotency-Key", "k", "If-Match", `"42"`)
 			require.Equal(t, http.StatusAccepted, a.status, string(a.body))
 			require.Equal(t, fleetOpPath, a.header.Get("Location"))
 			require.Len(t, f.turns, 1)
 			turn := f.turns[0]
-			require.Equal(t, c.on, turn.On)
+			require.Equal(t, c.On, turn.On)
 			require.Equal(t, "because", turn.Reason)
 			require.EqualValues(t, 42, turn.IfMatch)
 			require.Equal(t, "k", turn.Idempotency.Key)
-			require.Equal(t, http.StatusAccepted, r.call(r.operator, http.MethodPost, speedUp+"/"+c.verb, nil).status, "no body is needed")
+			require.Equal(t, http.StatusAccepted, r.call(r.operator, http.MethodPost, speedUp+"/"+c.Verb, nil).status, "no body is needed")
 		})
 	}
 

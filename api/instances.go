@@ -138,14 +138,6 @@ func checkTemplatePin(put InstancePut) error {
 	return checkGeneration("/templateGeneration", put.TemplateGeneration)
 }
 
-// checkGeneration judges the generation of a template that something is pinned to.
-func checkGeneration(field string, n int64) error {
-	if n < 0 {
-		return fleet.Errorf(fleet.Invalid, "invalid templateGeneration %d: want 1 or more, or omit it for the newest", n).At(field)
-	}
-	return nil
-}
-
 // documents are the parts of a request that may be large, as they were sent.
 type documents struct{ config, overrides []byte }
 

@@ -72,7 +72,7 @@ func TestTemplates(t *testing.T) {
 
 	t.Run("stay as long as an instance uses them", func(t *testing.T) {
 		a := r.call(r.operator, http.MethodDelete, "/api/v1/templates/press", nil)
-		require.Equal(t, problemPrefix+string(fleet.IllegalState), a.problem(t).Type)
+		require.Equal(t, ProblemPrefix+string(fleet.IllegalState), a.problem(t).Type)
 		require.Equal(t, http.StatusOK, r.call(r.operator, http.MethodDelete, "/api/v1/templates/site", nil).status)
 	})
 
@@ -164,7 +164,7 @@ func TestInstanceChanges(t *testing.T) {
 		require.NotNil(t, into[Object](t, r.get(press7Path)).DeletingSince)
 		require.Equal(t, http.StatusNotFound, r.get(press7Path+"/config?revision=desired").status)
 		refused := r.call(r.operator, http.MethodPost, press7Path+"/enable", nil)
-		require.Equal(t, problemPrefix+string(fleet.IllegalState), refused.problem(t).Type)
+		require.Equal(t, ProblemPrefix+string(fleet.IllegalState), refused.problem(t).Type)
 		back := into[Accepted](t, r.put(press7Path, `{"config":{"v":2}}`))
 		require.Nil(t, back.Object.DeletingSince, "a PUT supersedes the delete")
 	})
@@ -193,7 +193,7 @@ func TestInstanceChanges(t *testing.T) {
 		require.Len(t, r.wakes(), 2)
 		r.sql(`UPDATE operations SET state = 'cancelled', ended_at = now()`)
 		ended := r.call(r.operator, http.MethodPost, "/api/v1/operations/"+id+"/cancel", nil)
-		require.Equal(t, problemPrefix+string(fleet.IllegalState), ended.problem(t).Type)
+		require.Equal(t, ProblemPrefix+string(fleet.IllegalState), ended.problem(t).Type)
 	})
 }
 
@@ -227,7 +227,7 @@ func TestAPanicIsAnAnswer(t *testing.T) {
 	a := r.get("/api/v1/nodes")
 	require.Equal(t, http.StatusInternalServerError, a.status)
 	p := a.problem(t)
-	require.Equal(t, problemPrefix+string(fleet.Internal), p.Type)
+	require.Equal(t, ProblemPrefix+string(fleet.Internal), p.Type)
 	require.NotContains(t, string(a.body), "slice bounds")
 	require.Contains(t, r.log.String(), "slice bounds")
 	require.Equal(t, http.StatusOK, r.get("/api/v1/sites").status, "and the server goes on")

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 
@@ -33,10 +34,10 @@ func kindParts() map[fleet.ObjectKind]kindPart {
 	return map[fleet.ObjectKind]kindPart{
 		fleet.KindProject: {writers: forAdmins, mount: (*server).mountProjects, read: (*planned).readProject},
 		fleet.KindSite: {
-			writers: forAdmins, mount: mountPlain[SitePut]("Declare a site and its nodes"), status: (*server).siteStatuses,
-			read: readPlain[SitePut], decide: (*planner).decideSite,
+			writers: forAdmins, mount: mountPlain("Declare a site and its nodes", siteOf), status: (*server).siteStatuses,
+			read: readPlain(siteOf), decide: (*planner).decideSite,
 		},
-		fleet.KindPool: {writers: forAdmins, mount: mountPlain[PoolPut]("Declare a pool of nodes"), read: readPlain[PoolPut]},
+		fleet.KindPool: {writers: forAdmins, mount: mountPlain("Declare a pool of nodes", poolOf), read: readPlain(poolOf)},
 		fleet.KindTemplate: {
 			writers: forOperators, mount: (*server).mountTemplates, read: (*planned).readTemplate, decide: (*planner).decideTemplate,
 			write: (*applying).putTemplateOf,
@@ -56,26 +57,40 @@ func kindParts() map[fleet.ObjectKind]kindPart {
 	}
 }
 
-// plainPut is the body of a PUT of a plain kind.
-type plainPut interface {
-	// beside gives what manifests have beside the spec.
-	beside() (project string, labels map[string]string)
-	// spec makes the validated spec. Its errors name places in the body.
-	spec() (any, error)
+// declaration is what the body of a PUT of a plain kind says.
+type declaration struct {
+	project string
+	labels  map[string]string
+	spec    any
+}
+
+// declarer makes the checked declaration of a body. Its errors name places in the body.
+type declarer[P any] func(P) (declaration, error)
+
+func siteOf(put SitePut) (declaration, error) {
+	spec, err := DeclareSite(put)
+	return declaration{put.Project, put.Labels, spec}, err
+}
+
+func poolOf(put PoolPut) (declaration, error) {
+	spec, err := DeclarePool(put)
+	return declaration{put.Project, put.Labels, spec}, err
 }
 
 // readPlain reads the spec of a manifest of a plain kind.
-func readPlain[P plainPut](p *planned, spec []byte) error {
-	var put P
-	if err := decode(spec, &put); err != nil {
+func readPlain[P any](of declarer[P]) func(*planned, []byte) error {
+	return func(p *planned, spec []byte) error {
+		var put P
+		if err := decode(spec, &put); err != nil {
+			return err
+		}
+		d, err := of(put)
+		if beside := besideSpec(d.project, d.labels); beside != nil {
+			return beside
+		}
+		p.plain = d.spec
 		return err
 	}
-	if err := besideSpec(put.beside()); err != nil {
-		return err
-	}
-	var err error
-	p.plain, err = put.spec()
-	return err
 }
 
 type putPlainInput struct {
@@ -86,17 +101,19 @@ type putPlainInput struct {
 }
 
 // mountPlain mounts the PUT of a plain kind.
-func mountPlain[P plainPut](summary string) func(*server, fleet.DeclaredKind) {
+func mountPlain[P any](summary string, of declarer[P]) func(*server, fleet.DeclaredKind) {
 	return func(s *server, k fleet.DeclaredKind) {
 		op := endpoint(http.MethodPut, "/api/v1/"+k.Plural+"/{name}", "put-"+string(k.Kind), summary)
 		register(s, s.kinds[k.Kind].writers, op, func(ctx context.Context, in *putPlainInput) (*acceptedOutput, error) {
-			return putPlain[P](ctx, s, k.Kind, in)
+			return putPlain(ctx, s, k.Kind, in, of)
 		})
 		takes[P](s, op)
 	}
 }
 
-func putPlain[P plainPut](ctx context.Context, s *server, kind fleet.ObjectKind, in *putPlainInput) (*acceptedOutput, error) {
+func putPlain[P any](
+	ctx context.Context, s *server, kind fleet.ObjectKind, in *putPlainInput, of declarer[P],
+) (*acceptedOutput, error) {
 	if err := fleet.ValidateName("name", in.Name); err != nil {
 		return nil, err
 	}
@@ -105,15 +122,11 @@ func putPlain[P plainPut](ctx context.Context, s *server, kind fleet.ObjectKind,
 	if err != nil {
 		return nil, err
 	}
-	spec, err := put.spec()
+	d, err := of(put)
 	if err != nil {
 		return nil, err
 	}
-	project, labels := put.beside()
-	if project == "" {
-		project = in.Project
-	}
-	if err := fleet.ValidateLabels("/labels", labels); err != nil {
+	if err := fleet.ValidateLabels("/labels", d.labels); err != nil {
 		return nil, err
 	}
 	w, err := s.write(ctx, fleet.ObjectKey{Kind: kind, Name: in.Name}, in.MutationParams, raw)
@@ -123,16 +136,16 @@ func putPlain[P plainPut](ctx context.Context, s *server, kind fleet.ObjectKind,
 	if err := in.bind(&w); err != nil {
 		return nil, err
 	}
-	if w.Project, err = s.projectOf(ctx, project); err != nil {
+	if w.Project, err = s.projectOf(ctx, cmp.Or(d.project, in.Project)); err != nil {
 		return nil, err
 	}
-	for _, r := range fleet.ReferencesOf(spec) {
+	for _, r := range fleet.ReferencesOf(d.spec) {
 		if err := s.usable(ctx, r); err != nil {
 			return nil, err
 		}
 	}
-	w.Labels = labels
-	written, err := s.store.Declare(ctx, w, spec)
+	w.Labels = d.labels
+	written, err := s.store.Declare(ctx, w, d.spec)
 	if err != nil {
 		return nil, err
 	}

@@ -35,13 +35,11 @@ type gadgetSpec struct {
 	Size int    `json:"size"`
 }
 
-func (p gadgetPut) beside() (string, map[string]string) { return p.Project, p.Labels }
-
-func (p gadgetPut) spec() (any, error) {
+func gadgetOf(p gadgetPut) (declaration, error) {
 	if p.Size < 1 {
-		return nil, fleet.Errorf(fleet.Invalid, "a gadget has a size").At("/size")
+		return declaration{}, fleet.Errorf(fleet.Invalid, "a gadget has a size").At("/size")
 	}
-	return gadgetSpec{p.Site, p.Size}, nil
+	return declaration{p.Project, p.Labels, gadgetSpec{p.Site, p.Size}}, nil
 }
 
 func (s gadgetSpec) References() []fleet.Reference {
@@ -56,7 +54,7 @@ func TestRegisteredKind(t *testing.T) {
 	r := setup(t, func(d *Deps) {
 		d.register = func(s *server) {
 			s.declared = append(s.declared, fleet.DeclaredKind{Kind: gadget, Title: "Gadget", Plural: "gadgets"})
-			s.kinds[gadget] = kindPart{writers: forOperators, mount: mountPlain[gadgetPut]("Declare a gadget"), read: readPlain[gadgetPut]}
+			s.kinds[gadget] = kindPart{writers: forOperators, mount: mountPlain("Declare a gadget", gadgetOf), read: readPlain(gadgetOf)}
 		}
 	})
 	const path = "/api/v1/gadgets/g1"
@@ -95,11 +93,11 @@ func TestRegisteredKind(t *testing.T) {
 	two := many(`"applySet":"mine","prune":true`,
 		`{"kind":"Gadget","name":"g2",`+set+`,"spec":{"site":"plant-2","size":2}}`, siteManifest("plant-2"))
 	plan := r.plan(two)
-	require.Nil(t, plan.object(t, "g2").Problem)
-	require.Equal(t, ActionCreate, plan.object(t, "g2").Action)
+	require.Nil(t, planOf(t, plan, "g2").Problem)
+	require.Equal(t, ActionCreate, planOf(t, plan, "g2").Action)
 	require.Zero(t, r.apply(two).Failed)
 	wrong := r.plan(many("", `{"kind":"Gadget","name":"g3","spec":{"site":"ghost","size":2}}`))
-	require.Equal(t, "/objects/0/spec/site", wrong.object(t, "g3").Problem.Field)
+	require.Equal(t, "/objects/0/spec/site", planOf(t, wrong, "g3").Problem.Field)
 	list, err := client.Objects(t.Context(), gadget, "", Page{})
 	require.NoError(t, err)
 	require.Len(t, list.Items, 2)

@@ -120,7 +120,7 @@ func TestNodeCalls(t *testing.T) {
 
 	t.Run("are refused above what the region ever gave out", func(t *testing.T) {
 		a := r.asNode(key, "reports", map[string]any{"instances": []fleet.NodeInstance{heldAt(99)}})
-		require.Equal(t, problemPrefix+string(fleet.Precondition), a.problem(t).Type)
+		require.Equal(t, ProblemPrefix+string(fleet.Precondition), a.problem(t).Type)
 	})
 
 	t.Run("move the expiry of a fetch forward", func(t *testing.T) { // N90, N103

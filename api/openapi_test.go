@@ -64,8 +64,8 @@ func TestOpenAPI(t *testing.T) {
 			require.Contains(t, doc.Components.Schemas["FleetPut"].Properties, name)
 		}
 		require.Contains(t, doc.Components.Schemas["Operation"].Properties, "fleetRun")
-		for _, turn := range fleetTurns {
-			require.Contains(t, doc.Paths[fleetPath+"/"+turn.verb], "post")
+		for _, turn := range FleetTurns() {
+			require.Contains(t, doc.Paths[fleetPath+"/"+turn.Verb], "post")
 		}
 	})
 

@@ -63,7 +63,7 @@ func (s *server) approveOrphans(ctx context.Context, in *askReconcileInput) (*ac
 	if err != nil {
 		return nil, err
 	}
-	req, err := put.wanted()
+	req, err := wantedApproval(put)
 	if err != nil {
 		return nil, err
 	}
@@ -84,8 +84,8 @@ func (s *server) approveOrphans(ctx context.Context, in *askReconcileInput) (*ac
 	return s.askedOutput(ctx, *op, in.DryRun), nil
 }
 
-// wanted is what is approved: what is named, or all.
-func (a OrphanApproval) wanted() (postgres.OrphanApproval, error) {
+// wantedApproval is what is approved: what is named, or all.
+func wantedApproval(a OrphanApproval) (postgres.OrphanApproval, error) {
 	out := postgres.OrphanApproval{All: a.All, Why: a.Reason}
 	if a.All == (len(a.Instances)+len(a.Replicas) > 0) {
 		return out, fleet.Errorf(fleet.Invalid, "give either names or all").At("/").

@@ -96,7 +96,7 @@ func (a *applying) putDeploymentOf(ctx context.Context, o *planned, w postgres.W
 	if err := a.keepDeployment(ctx, o.project, made); err != nil {
 		return nil, err
 	}
-	p := made.put(w)
+	p := deploymentPut(made, w)
 	p.Deploy, p.Reason = a.r.deploy, cmp.Or(o.deployment.reason, a.r.head.Reason)
 	started, err := a.store.PutDeployment(ctx, p)
 	if err != nil {

@@ -102,12 +102,12 @@ func (p *planner) compare(from, to []byte, secret []string, changes, size int) D
 	for i, f := range found.Changes {
 		d.Changes[i] = Change{Op: string(f.Op), Path: f.Path, From: f.From, To: f.To, FromBytes: f.FromBytes, ToBytes: f.ToBytes}
 	}
-	p.room -= d.weight()
+	p.room -= weight(d)
 	return d
 }
 
 // weight is about what a difference takes in an answer.
-func (d Difference) weight() int {
+func weight(d Difference) int {
 	const each = 80
 	w := 0
 	for _, c := range d.Changes {
@@ -208,7 +208,7 @@ func (p *planner) compareNodes(ctx context.Context, o *planned, text []byte, hel
 			if e.Difference, err = p.nodeDifference(ctx, o, text, h, difference{secret, changes, size}, bodies); err != nil {
 				return err
 			}
-			changes, size = changes-len(e.Changes), size-e.weight()
+			changes, size = changes-len(e.Changes), size-weight(e.Difference)
 			i = len(o.nodes)
 			entries[h.Content.Hash] = i
 			o.nodes = append(o.nodes, e)

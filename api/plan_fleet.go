@@ -25,7 +25,7 @@ func (p *planned) readFleet(spec []byte) (err error) {
 	if err := checkTexts(nil, f.put.Reason); err != nil {
 		return err
 	}
-	f.spec, err = fleetSpecOf(f.put, f.patch)
+	f.spec, err = DeclareFleet(f.put, f.patch)
 	return err
 }
 

@@ -22,7 +22,7 @@ func TestPlanOfFleetChanges(t *testing.T) {
 	t.Run("a run begins by what is new", func(t *testing.T) {
 		p := r.plan(both)
 		require.Equal(t, "press create, speed-up create", actions(p), "what it refers to comes first")
-		require.True(t, p.object(t, "speed-up").Releases)
+		require.True(t, planOf(t, p, "speed-up").Releases)
 		require.Empty(t, f.puts)
 		a := r.apply(both)
 		require.Zero(t, a.Failed)

@@ -243,8 +243,9 @@ func (p *planned) readTemplate(spec []byte) error {
 		return fleet.Errorf(fleet.Invalid, "base is required").At("/base")
 	}
 	p.compositions = put.Compositions
-	p.template = put.spec()
-	return put.Check(p.key.Name)
+	var err error
+	p.template, err = DeclareTemplate(p.key.Name, put)
+	return err
 }
 
 func (p *planned) readInstance(spec []byte) error {

@@ -48,7 +48,7 @@ func (r *region) apply(body string) Applied {
 	return into[Applied](r.t, a)
 }
 
-func (p Plan) object(t *testing.T, name string) PlanObject {
+func planOf(t *testing.T, p Plan, name string) PlanObject {
 	t.Helper()
 	for _, o := range p.Objects {
 		if o.Name == name {
@@ -118,7 +118,7 @@ func TestPlan(t *testing.T) {
 		require.True(t, p.Changes)
 		require.Equal(t, "press-7 change, press-8 unchanged, press-9 create", actions(p))
 		require.Equal(t, PlanSummary{Create: 1, Change: 1, Unchanged: 1}, p.Summary)
-		o := p.object(t, "press-7")
+		o := planOf(t, p, "press-7")
 		require.EqualValues(t, 1, o.Generation)
 		require.NotEmpty(t, o.ResourceVersion)
 		require.True(t, o.Releases)
@@ -127,7 +127,7 @@ func TestPlan(t *testing.T) {
 		require.Len(t, o.Nodes, 1, "nodes with the same content share an entry")
 		require.Equal(t, "replace /b/c/1 2>3; add /d >true", changesOf(o.Nodes[0].Difference))
 		require.Equal(t, compose.HashOf([]byte(`{"a":1,"b":{"c":[1,3]},"d":true}`)), o.Hash)
-		require.Zero(t, p.object(t, "press-9").Generation)
+		require.Zero(t, planOf(t, p, "press-9").Generation)
 		require.Equal(t, before, r.rows())
 		require.Equal(t, p, r.plan(second), "the same plan again")
 		require.Equal(t, p, into[Plan](t, r.call(r.admin, http.MethodPost, applyPath+"?dryRun=true", second)))
@@ -180,7 +180,7 @@ func TestPlan(t *testing.T) {
 		))
 		require.False(t, p.Valid)
 		require.Equal(t, 1, p.Summary.Create)
-		require.Equal(t, ActionCreate, p.object(t, "good").Action)
+		require.Equal(t, ActionCreate, planOf(t, p, "good").Action)
 		var fields []string
 		for _, o := range p.Objects {
 			if o.Problem != nil {
@@ -222,7 +222,7 @@ func TestPlanOfWhatBelongsTogether(t *testing.T) {
 	)
 	p := r.plan(body)
 	require.Equal(t, "line-a create, plant-1 create, furnace create, oven create, oven-1 create, press-7 create", actions(p))
-	require.Equal(t, compose.HashOf([]byte(`{"fan":true,"temp":950}`)), p.object(t, "oven-1").Hash)
+	require.Equal(t, compose.HashOf([]byte(`{"fan":true,"temp":950}`)), planOf(t, p, "oven-1").Hash)
 	applied := r.apply(strings.Replace(body, "{", "{"+bound(t, p)+",", 1))
 	require.Zero(t, applied.Failed)
 	require.NotNil(t, applied.Objects[4].Operation)
@@ -234,10 +234,10 @@ func TestPlanOfWhatBelongsTogether(t *testing.T) {
 		changed := strings.Replace(body, `"base":{"temp":900}`, `"base":{"temp":900,"door":"shut"}`, 1)
 		p := r.plan(changed)
 		require.Equal(t, "line-a unchanged, plant-1 unchanged, furnace change, oven change, oven-1 change, press-7 unchanged", actions(p))
-		o := p.object(t, "oven-1")
+		o := planOf(t, p, "oven-1")
 		require.Equal(t, "replace /spec/templateGeneration 1>2", changesOf(*o.Declared))
 		require.Equal(t, `add /door >"shut"`, changesOf(o.Nodes[0].Difference))
-		require.Equal(t, "replace /spec/compositions/0/generation 1>2", changesOf(*p.object(t, "oven").Declared))
+		require.Equal(t, "replace /spec/compositions/0/generation 1>2", changesOf(*planOf(t, p, "oven").Declared))
 		require.Zero(t, r.apply(strings.Replace(changed, "{", "{"+bound(t, p)+",", 1)).Failed)
 		a := r.get("/api/v1/sites/plant-1/instances/oven-1/config?revision=desired")
 		require.Equal(t, `{"door":"shut","fan":true,"temp":950}`, string(a.body))
@@ -257,9 +257,9 @@ func TestPlanOfWhatBelongsTogether(t *testing.T) {
 	t.Run("pins a template as it is, or as it says", func(t *testing.T) {
 		p := r.plan(many("", instanceManifest("x", `{"template":"oven","templateGeneration":1}`), instanceManifest("y", `{"template":"oven"}`),
 			instanceManifest("z", `{"template":"oven","templateGeneration":9}`)))
-		require.Equal(t, compose.HashOf([]byte(`{"fan":true,"temp":900}`)), p.object(t, "x").Hash)
-		require.Equal(t, compose.HashOf([]byte(`{"door":"shut","fan":true,"temp":900}`)), p.object(t, "y").Hash)
-		require.Equal(t, "/objects/2/spec/templateGeneration", p.object(t, "z").Problem.Field)
+		require.Equal(t, compose.HashOf([]byte(`{"fan":true,"temp":900}`)), planOf(t, p, "x").Hash)
+		require.Equal(t, compose.HashOf([]byte(`{"door":"shut","fan":true,"temp":900}`)), planOf(t, p, "y").Hash)
+		require.Equal(t, "/objects/2/spec/templateGeneration", planOf(t, p, "z").Problem.Field)
 	})
 }
 

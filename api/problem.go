@@ -13,8 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/identity"
 )
 
-// problemPrefix is what every problem type starts with; the kind follows.
-const problemPrefix = "holdfast:problems/"
+
 
 // problemStatus is the one place where kinds become HTTP statuses.
 var problemStatus = map[fleet.Kind]int{
@@ -35,27 +34,6 @@ var problemStatus = map[fleet.Kind]int{
 	fleet.Gone:             http.StatusGone,
 	fleet.IsolationMissing: http.StatusUnprocessableEntity,
 	fleet.Internal:         http.StatusInternalServerError,
-}
-
-// Error makes a problem an error, as huma wants it.
-func (p *Problem) Error() string { return p.Detail }
-
-// GetStatus tells huma the status of the answer.
-func (p *Problem) GetStatus() int { return p.Status }
-
-// ContentType tells huma the media type of the answer.
-func (p *Problem) ContentType(string) string { return "application/problem+json" }
-
-// GetHeaders tells huma which headers go with the answer.
-func (p *Problem) GetHeaders() http.Header {
-	h := http.Header{}
-	switch p.Status {
-	case http.StatusUnauthorized:
-		h.Set("WWW-Authenticate", "Bearer")
-	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
-		h.Set("Retry-After", "1")
-	}
-	return h
 }
 
 // problemFor is what a caller may know of an error. Internal details stay here.
@@ -82,7 +60,7 @@ func newProblem(kind fleet.Kind, detail string) *Problem {
 		kind, status = fleet.Internal, http.StatusInternalServerError
 	}
 	return &Problem{
-		Type: problemPrefix + string(kind), Title: strings.ReplaceAll(string(kind), "_", " "), Status: status, Detail: detail,
+		Type: ProblemPrefix + string(kind), Title: strings.ReplaceAll(string(kind), "_", " "), Status: status, Detail: detail,
 	}
 }
 

@@ -7,11 +7,6 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// ProjectPut declares a project, a name for now.
-type ProjectPut struct {
-	Labels map[string]string `json:"labels,omitempty"`
-}
-
 type putProjectInput struct {
 	NameParam
 	MutationParams

@@ -2,12 +2,11 @@ package api
 
 import (
 	"encoding/json"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
@@ -59,14 +58,6 @@ func (m *Memory) UnmarshalJSON(raw []byte) error {
 	return notMemory(raw)
 }
 
-// Schema shows both forms.
-func (Memory) Schema(huma.Registry) *huma.Schema {
-	return &huma.Schema{
-		Description: `bytes, or a text such as "512Mi"`,
-		OneOf:       []*huma.Schema{{Type: huma.TypeInteger}, {Type: huma.TypeString, Pattern: `^[0-9.]+(Ki|Mi|Gi|Ti|k|M|G|T)?$`}},
-	}
-}
-
 // ReplicaCounts bound how many replicas there are, and say with how many a new deployment
 // starts. In JSON it is an object, or one number for exactly so many.
 type ReplicaCounts struct {
@@ -91,24 +82,25 @@ func (c *ReplicaCounts) UnmarshalJSON(raw []byte) error {
 		*c = Exactly(n)
 		return nil
 	}
-	type plain ReplicaCounts // without this method
-	return decode(raw, (*plain)(c))
-}
-
-// Schema shows both forms.
-func (ReplicaCounts) Schema(huma.Registry) *huma.Schema {
-	count := &huma.Schema{Type: huma.TypeInteger}
-	return &huma.Schema{
-		Description: "bounds of the target count; one number is exactly so many",
-		OneOf: []*huma.Schema{count, {
-			Type: huma.TypeObject, Properties: map[string]*huma.Schema{"min": count, "max": count, "initial": count},
-		}},
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &members); err != nil {
+		return fleet.Errorf(fleet.Invalid, "malformed JSON")
 	}
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		into := map[string]**int{"min": &c.Min, "max": &c.Max, "initial": &c.Initial}[name]
+		if into == nil {
+			return fleet.Errorf(fleet.Invalid, "unknown field; use %s", fleet.OrList([]string{"min", "max", "initial"})).At(fleet.CutField("/" + name))
+		}
+		if err := json.Unmarshal(members[name], into); err != nil {
+			return fleet.Errorf(fleet.Invalid, "invalid value: must be a whole number").At("/" + name)
+		}
+	}
+	return nil
 }
 
-// bounds fills in what was left out. Nothing is mended: bounds that contradict each other are
+// Bounds fills in what was left out. Nothing is mended: bounds that contradict each other are
 // refused with the spec.
-func (c ReplicaCounts) bounds() fleet.ReplicaBounds {
+func (c ReplicaCounts) Bounds() fleet.ReplicaBounds {
 	b := fleet.ReplicaBounds{Min: fleet.DefaultMinReplicas}
 	if c.Min != nil {
 		b.Min = *c.Min

@@ -49,7 +49,7 @@ func TestReplicaCounts(t *testing.T) {
 	} {
 		var c ReplicaCounts
 		require.NoError(t, json.Unmarshal([]byte(text), &c), text)
-		require.Equal(t, want, c.bounds(), text)
+		require.Equal(t, want, c.Bounds(), text)
 	}
 	for text, field := range map[string]string{
 		`{"min":2,"initial":0}`: "/replicas/initial", `{"initial":0}`: "/replicas/initial", `{"min":3,"max":2}`: "/replicas/min", `0`: "/replicas/max",
@@ -57,7 +57,7 @@ func TestReplicaCounts(t *testing.T) {
 	} {
 		put := DeploymentPut{Command: []string{"x"}, Health: &fleet.HealthCheck{Type: fleet.HealthNone}}
 		require.NoError(t, json.Unmarshal([]byte(text), &put.Replicas), text)
-		err := put.Check()
+		err := CheckDeployment(put)
 		if field == "" {
 			require.NoError(t, err, text)
 			continue

@@ -77,7 +77,7 @@ func checkParam(op *huma.Operation, name string, values []string) error {
 	p := queryParamOf(op, name)
 	switch {
 	case p == nil:
-		return fleet.Errorf(fleet.Invalid, "unknown query parameter %.40q; %s", name, allowedParams(op)).At(cutField(name))
+		return fleet.Errorf(fleet.Invalid, "unknown query parameter %.40q; %s", name, allowedParams(op)).At(fleet.CutField(name))
 	case len(values) > 1:
 		return fleet.Errorf(fleet.Invalid, "query parameter %s is given %d times; give it once", name, len(values)).At(name)
 	}

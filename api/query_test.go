@@ -76,7 +76,7 @@ func TestQueriesSayWhatIsAllowed(t *testing.T) {
 		refused := func(query string) Problem {
 			a := r.call(r.admin, op.Method, op.path+"?"+query, nil)
 			p := a.problem(t)
-			require.Equal(t, problemPrefix+string(fleet.Invalid), p.Type, op.OperationID+": "+string(a.body))
+			require.Equal(t, ProblemPrefix+string(fleet.Invalid), p.Type, op.OperationID+": "+string(a.body))
 			require.Equal(t, http.StatusBadRequest, p.Status)
 			return p
 		}

@@ -101,7 +101,7 @@ func TestReconcileNode(t *testing.T) {
 		}
 		require.Equal(t, 1, r.rows()["operations"])
 		p := r.call(r.operator, http.MethodPost, "/api/v1/nodes/plant-1-a/reconcile", nil, "Idempotency-Key", "k").problem(t)
-		require.Equal(t, problemPrefix+string(fleet.Conflict), p.Type)
+		require.Equal(t, ProblemPrefix+string(fleet.Conflict), p.Type)
 		require.Equal(t, 1, r.rows()["operations"])
 	})
 
@@ -138,7 +138,7 @@ func TestReconcileNode(t *testing.T) {
 		r.end(pass, begun, fleet.ReconcileReport{}, fleet.ReconcileEnd{State: fleet.OperationSucceeded})
 		require.Equal(t, fleet.OperationCancelled, into[Operation](t, r.get(operations+op.ID)).State)
 		p := r.call(r.operator, http.MethodPost, operations+op.ID+"/cancel", nil).problem(t)
-		require.Equal(t, problemPrefix+string(fleet.IllegalState), p.Type)
+		require.Equal(t, ProblemPrefix+string(fleet.IllegalState), p.Type)
 	})
 
 	t.Run("is no operation of an instance of the same name", func(t *testing.T) {

@@ -101,7 +101,7 @@ func TestRefusals(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			a := r.call(r.admin, c.method, c.path, c.body)
 			p := a.problem(t)
-			require.Equal(t, problemPrefix+string(c.kind), p.Type, string(a.body))
+			require.Equal(t, ProblemPrefix+string(c.kind), p.Type, string(a.body))
 			require.Equal(t, problemStatus[c.kind], a.status)
 			require.Equal(t, c.field, p.Field, string(a.body))
 			require.NotEmpty(t, p.Detail)
@@ -150,7 +150,7 @@ func TestPreconditions(t *testing.T) {
 			}
 			a := r.call(r.operator, c.method, c.path, body, "If-Match", c.match)
 			p := a.problem(t)
-			require.Equal(t, problemPrefix+string(c.kind), p.Type, string(a.body))
+			require.Equal(t, ProblemPrefix+string(c.kind), p.Type, string(a.body))
 			require.Equal(t, "If-Match", p.Field)
 			after := r.rows()
 			delete(after, "bodies")
@@ -198,7 +198,7 @@ func TestIdempotency(t *testing.T) {
 			}
 			a := r.call(r.admin, http.MethodPut, path, body, "Idempotency-Key", "k1")
 			p := a.problem(t)
-			require.Equal(t, problemPrefix+"conflict", p.Type)
+			require.Equal(t, ProblemPrefix+"conflict", p.Type)
 			require.Equal(t, "Idempotency-Key", p.Field)
 		}
 		after := r.rows()
@@ -258,7 +258,7 @@ func TestProblems(t *testing.T) {
 			p := problemFor(fleet.Errorf(kind, "what"))
 			require.Equal(t, problemStatus[kind], p.Status)
 			require.GreaterOrEqual(t, p.Status, 400, kind)
-			require.Equal(t, problemPrefix+string(kind), p.Type)
+			require.Equal(t, ProblemPrefix+string(kind), p.Type)
 		}
 		require.Len(t, problemStatus, len(fleet.Kinds()))
 	})

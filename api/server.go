@@ -239,7 +239,7 @@ func openAPI(region string) huma.Config {
 				Title: "Holdfast", Version: "v1", Description: "The region " + region + ": what should run where, and what does.",
 			},
 			Components: &huma.Components{
-				Schemas: huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer),
+				Schemas: newSchemas(),
 				SecuritySchemes: map[string]*huma.SecurityScheme{
 					"token": {Type: "http", Scheme: "bearer", Description: "an API token; a role and perhaps a project come with it"},
 				},

@@ -9,20 +9,6 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
-func (p SitePut) beside() (string, map[string]string) { return p.Project, p.Labels }
-func (p SitePut) spec() (any, error)                  { return siteSpecOf(p), p.Check() }
-
-// Check looks at what can be seen without the region.
-func (p SitePut) Check() error { return siteSpecOf(p).Validate() }
-
-func siteSpecOf(put SitePut) fleet.SiteSpec {
-	spec := fleet.SiteSpec{Nodes: []fleet.SiteNode{}, OnIsolation: put.OnIsolation, AutoFailback: put.AutoFailback}
-	for _, n := range put.Nodes {
-		spec.Nodes = append(spec.Nodes, fleet.SiteNode{Name: fleet.NodeName(n.Name), Role: n.Role})
-	}
-	return spec
-}
-
 // maxSiteNodes bounds the nodes that one status shows.
 const maxSiteNodes = 1000
 

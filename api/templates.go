@@ -65,22 +65,11 @@ func (s *server) templateFrom(ctx context.Context, in *putTemplateInput, raw []b
 	return declared(written, in.MutationParams), nil
 }
 
-func (p TemplatePut) spec() fleet.TemplateSpec {
-	spec := fleet.TemplateSpec{Secrets: p.Secrets}
-	for _, name := range p.Compositions {
-		spec.Compositions = append(spec.Compositions, fleet.TemplatePin{Name: fleet.TemplateName(name)})
-	}
-	return spec
-}
-
-// Check looks at what can be seen of the template of a name without the region and its base.
-func (p TemplatePut) Check(name string) error { return p.spec().Validate(fleet.TemplateName(name)) }
-
 // compositions checks what a template refers to before anything is stored; the store pins
 // the generations.
 func (s *server) compositions(ctx context.Context, self string, put TemplatePut) (fleet.TemplateSpec, error) {
-	spec := put.spec()
-	if err := put.Check(self); err != nil {
+	spec, err := DeclareTemplate(self, put)
+	if err != nil {
 		return spec, err
 	}
 	for _, r := range spec.References() {

@@ -365,3 +365,8 @@ type ProblemObject struct {
 	Field  string `json:"field,omitempty"`
 	Hint   string `json:"hint,omitempty"`
 }
+
+// ProjectPut declares a project, a name for now.
+type ProjectPut struct {
+	Labels map[string]string `json:"labels,omitempty"`
+}

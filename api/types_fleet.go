@@ -92,3 +92,22 @@ type FleetProgress struct {
 	Waves  int               `json:"waves"`
 	Counts fleet.FleetCounts `json:"counts" doc:"of all waves"`
 }
+
+// FleetTurn is a verb of a fleet change.
+type FleetTurn struct {
+	Verb    string
+	On      fleet.FleetEvent // that it asks of the run; "" begins or joins one
+	Summary string
+}
+
+// FleetTurns are the verbs of a fleet change.
+func FleetTurns() []FleetTurn {
+	return []FleetTurn{
+		{"run", "", "Run what is declared, or join the run that is under way"},
+		{"pause", fleet.FleetPause, "Begin no further deliveries; those under way end"},
+		{"resume", fleet.FleetResume, "Resume a paused or stopped run"},
+		{"cancel", fleet.FleetCancel, "End the run; what it changed stays changed"},
+		{"retry", fleet.FleetRetry, "Try those instances again that failed, and no others"},
+		{"rollback", fleet.FleetRollback, "Write again what each instance had before the run, in waves as well"},
+	}
+}

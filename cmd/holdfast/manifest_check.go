@@ -74,7 +74,7 @@ func (m *manifest) checkSite() error {
 	if err := m.adopt(&m.site.Project, &m.site.Labels); err != nil {
 		return err
 	}
-	return inSpec(m.site.Check())
+	return checked(api.DeclareSite(m.site))
 }
 
 func (m *manifest) checkTemplate() error {
@@ -87,7 +87,7 @@ func (m *manifest) checkTemplate() error {
 	if len(m.template.Base) == 0 {
 		return errors.New("spec: base is required")
 	}
-	return inSpec(m.template.Check(m.Name))
+	return checked(api.DeclareTemplate(m.Name, m.template))
 }
 
 func (m *manifest) checkInstance() error {
@@ -125,7 +125,7 @@ func (m *manifest) checkFleet() error {
 	if err := m.adopt(&m.fleet.Project, &m.fleet.Labels); err != nil {
 		return err
 	}
-	return inSpec(m.fleet.Check())
+	return inSpec(api.CheckFleet(m.fleet))
 }
 
 // readFiles replaces configFile and artifactFile with config and artifact.
@@ -236,3 +236,6 @@ func plainType(kind string) string {
 	}
 	return kind
 }
+
+// checked is inSpec of what makes a spec.
+func checked[S any](_ S, err error) error { return inSpec(err) }

@@ -17,7 +17,7 @@ func (m *manifest) checkPool() error {
 	if err := m.adopt(&m.pool.Project, &m.pool.Labels); err != nil {
 		return err
 	}
-	return inSpec(m.pool.Check())
+	return checked(api.DeclarePool(m.pool))
 }
 
 func (m *manifest) checkDeployment() error {
@@ -31,7 +31,7 @@ func (m *manifest) checkDeployment() error {
 	if err := m.readContents(); err != nil {
 		return inSpec(err)
 	}
-	return inSpec(in.Check())
+	return inSpec(api.CheckDeployment(in.DeploymentPut))
 }
 
 // readContents replaces contentFile with content.

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/holdfast-io/holdfast/internal/certs"
+	"github.com/holdfast-io/holdfast/internal/certs/hint"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/testkit"
 )
@@ -122,7 +123,7 @@ func TestServer(t *testing.T) {
 		require.NoError(t, err)
 		for _, f := range []certs.ClientFiles{{CA: b.ca.File}, show(other)} {
 			_, err = b.meet(f)
-			require.Contains(t, certs.Hint(err), "--client-cert", "%v", err)
+			require.Contains(t, hint.Region(err), "--client-cert", "%v", err)
 		}
 		raw, err := os.ReadFile(other.File)
 		require.NoError(t, err)
@@ -159,7 +160,7 @@ func TestClient(t *testing.T) {
 		t.Parallel()
 		b := setup(t, false)
 		_, err := b.meet(certs.ClientFiles{CA: testkit.NewAuthority(t).File})
-		require.Contains(t, certs.Hint(err), "--ca FILE")
+		require.Contains(t, hint.Region(err), "--ca FILE")
 	})
 	t.Run("refuses files that contradict the address or each other", func(t *testing.T) {
 		t.Parallel()
@@ -173,6 +174,6 @@ func TestClient(t *testing.T) {
 		require.NoError(t, err)
 		require.Nil(t, plain)
 	})
-	require.Empty(t, certs.Hint(nil))
-	require.Empty(t, certs.Hint(io.EOF))
+	require.Empty(t, hint.Region(nil))
+	require.Empty(t, hint.Region(io.EOF))
 }

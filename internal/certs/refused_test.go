@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/certs"
+	"github.com/holdfast-io/holdfast/internal/certs/hint"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/testkit"
 )
@@ -98,13 +99,13 @@ func TestHints(t *testing.T) {
 	t.Parallel()
 	b := setup(t, true)
 	_, err := b.meet(certs.ClientFiles{CA: testkit.NewAuthority(t).File})
-	require.Contains(t, certs.Hint(err), "the region's certificate")
-	require.Contains(t, certs.PeerHint(err), "the peer's certificate")
-	require.Contains(t, certs.ExecutorHint(err), "the executor's certificate")
+	require.Contains(t, hint.Region(err), "the region's certificate")
+	require.Contains(t, hint.Peer(err), "the peer's certificate")
+	require.Contains(t, hint.Executor(err), "the executor's certificate")
 	_, err = b.meet(certs.ClientFiles{CA: b.ca.File})
-	require.Contains(t, certs.PeerHint(err), "start this node with --client-cert")
-	require.Contains(t, certs.ExecutorHint(err), "start the region's servers with --client-cert")
-	require.Empty(t, certs.PeerHint(nil))
+	require.Contains(t, hint.Peer(err), "start this node with --client-cert")
+	require.Contains(t, hint.Executor(err), "start the region's servers with --client-cert")
+	require.Empty(t, hint.Peer(nil))
 	require.NoError(t, certs.TemporalError("temporal:7233", nil))
 	require.Equal(t, net.ErrClosed, certs.TemporalError("temporal:7233", net.ErrClosed))
 	for text, kind := range map[string]fleet.Kind{
@@ -118,7 +119,7 @@ func TestHints(t *testing.T) {
 		require.Equal(t, kind, fleet.KindOf(err), text)
 		require.ErrorContains(t, err, "reach Temporal at temporal:7233: "+text)
 	}
-	require.Empty(t, certs.ExecutorHint(net.ErrClosed))
+	require.Empty(t, hint.Executor(net.ErrClosed))
 }
 
 // C87: an HTTP server's log tells of callers that it refused, and keeps its lines.

@@ -5,6 +5,7 @@ import (
 	"net"
 	"regexp"
 
+	"github.com/holdfast-io/holdfast/internal/certs/hint"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
@@ -25,31 +26,31 @@ func Temporal(files ClientFiles, name string) (*tls.Config, error) {
 
 var hostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$`)
 
-var temporalHints = map[cause]string{
-	authority:   "give the authority that signed Temporal's certificate: --temporal-tls-ca FILE or HOLDFAST_TEMPORAL_TLS_CA",
-	plainServer: "Temporal does not use TLS there: leave out --temporal-tls, or give the address at which it uses TLS",
-	clientCert:  "Temporal requires a client certificate of an authority that it trusts: give --temporal-tls-cert and --temporal-tls-key",
-	tlsServer:   "Temporal does not answer without TLS: if it uses TLS, give --temporal-tls, and --temporal-tls-ca FILE if its authority is not the system's",
-	serverName:  "Temporal's certificate must name the host of --temporal-address: give another address, or its name with --temporal-tls-server-name",
-	expired:     hintExpired,
+var temporalHints = map[hint.Cause]string{
+	hint.Authority:   "give the authority that signed Temporal's certificate: --temporal-tls-ca FILE or HOLDFAST_TEMPORAL_TLS_CA",
+	hint.PlainServer: "Temporal does not use TLS there: leave out --temporal-tls, or give the address at which it uses TLS",
+	hint.ClientCert:  "Temporal requires a client certificate of an authority that it trusts: give --temporal-tls-cert and --temporal-tls-key",
+	hint.TLSServer:   "Temporal does not answer without TLS: if it uses TLS, give --temporal-tls, and --temporal-tls-ca FILE if its authority is not the system's",
+	hint.ServerName:  "Temporal's certificate must name the host of --temporal-address: give another address, or its name with --temporal-tls-server-name",
+	hint.Expired:     hint.Renew,
 }
 
 // temporalKinds tells for which causes a retry may help: a certificate is renewed without a change of settings,
 // and a Temporal that is just starting may close plain connections too.
-var temporalKinds = map[cause]fleet.Kind{
-	authority:   fleet.Invalid,
-	plainServer: fleet.Invalid,
-	clientCert:  fleet.Unauthenticated,
-	tlsServer:   fleet.Unavailable,
-	serverName:  fleet.Invalid,
-	expired:     fleet.Unavailable,
+var temporalKinds = map[hint.Cause]fleet.Kind{
+	hint.Authority:   fleet.Invalid,
+	hint.PlainServer: fleet.Invalid,
+	hint.ClientCert:  fleet.Unauthenticated,
+	hint.TLSServer:   fleet.Unavailable,
+	hint.ServerName:  fleet.Invalid,
+	hint.Expired:     fleet.Unavailable,
 }
 
 // TemporalError adds the kind and a hint to an error of a call to Temporal if TLS is its cause; other errors
 // stay the same.
 func TemporalError(address string, err error) error {
-	why := causeOf(err)
-	if why == other {
+	why := hint.Of(err)
+	if why == hint.Other {
 		return err
 	}
 	return fleet.Errorf(temporalKinds[why], "reach Temporal at %s: %w", address, err).WithHint(temporalHints[why])
@@ -58,7 +59,7 @@ func TemporalError(address string, err error) error {
 // TemporalTLSError is TemporalError for a call over TLS: if the connection closes after the handshake, TLS is
 // not the cause.
 func TemporalTLSError(address string, err error) error {
-	if causeOf(err) != tlsServer {
+	if hint.Of(err) != hint.TLSServer {
 		return TemporalError(address, err)
 	}
 	return fleet.Errorf(fleet.Unavailable, "reach Temporal at %s: %w", address, err).

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -75,6 +76,16 @@ func (e *Error) WithHint(hint string) *Error { c := *e; c.Hint = hint; return &c
 
 // At returns a copy of the error with its place in the input.
 func (e *Error) At(field string) *Error { c := *e; c.Field = field; return &c }
+
+const maxField = 1024
+
+// CutField bounds the place in an answer: names may be as long as the request.
+func CutField(at string) string {
+	if len(at) > maxField {
+		at = strings.ToValidUTF8(at[:maxField], "") + "…"
+	}
+	return cmp.Or(at, "/")
+}
 
 // Error is the message, with its place and hint if there are any.
 func (e *Error) Error() string {

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/audit"
-	"github.com/holdfast-io/holdfast/internal/certs"
+	"github.com/holdfast-io/holdfast/internal/certs/hint"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/identity"
 )
@@ -178,7 +178,7 @@ func (c *Client) post(ctx context.Context, path, token string, body, into any) e
 	}
 	resp, err := c.HTTP.Do(req)
 	if err != nil {
-		return fleet.Errorf(fleet.Communication, "reach the region: %w", err).WithHint(certs.Hint(err))
+		return fleet.Errorf(fleet.Communication, "reach the region: %w", err).WithHint(hint.Region(err))
 	}
 	defer func() { _ = resp.Body.Close() }() // read as far as needed
 	return c.answer(resp, into)

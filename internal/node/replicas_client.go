@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/holdfast-io/holdfast/internal/certs"
+	"github.com/holdfast-io/holdfast/internal/certs/hint"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/identity"
 	"github.com/holdfast-io/holdfast/internal/node/replicas"
@@ -90,7 +90,7 @@ func (c *Client) readBy(ctx context.Context, key identity.Key, r request) (body 
 	}
 	resp, err := c.HTTP.Do(req)
 	if err != nil {
-		return nil, "", fleet.Errorf(fleet.Communication, "reach the region: %w", err).WithHint(certs.Hint(err))
+		return nil, "", fleet.Errorf(fleet.Communication, "reach the region: %w", err).WithHint(hint.Region(err))
 	}
 	defer func() { _ = resp.Body.Close() }() // read as far as needed
 	switch {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/activities"
 	"github.com/holdfast-io/holdfast/internal/certs"
+	"github.com/holdfast-io/holdfast/internal/certs/hint"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/link/executors"
 	"github.com/holdfast-io/holdfast/internal/postgres"
@@ -44,7 +45,7 @@ func newExecutors(store *postgres.Store, r *prometheus.Registry, cfg ServerConfi
 	if err := r.Register(took); err != nil {
 		return nil, fleet.Errorf(fleet.Internal, "register metrics: %w", err)
 	}
-	return executors.New(executors.Options{Directory: store, Now: time.Now, Networks: cfg.ExecutorNetworks, TLS: certs.Named(security), Hint: certs.ExecutorHint, Done: func(kind fleet.Kind, d time.Duration) {
+	return executors.New(executors.Options{Directory: store, Now: time.Now, Networks: cfg.ExecutorNetworks, TLS: certs.Named(security), Hint: hint.Executor, Done: func(kind fleet.Kind, d time.Duration) {
 		outcome := string(kind)
 		if kind == "" {
 			outcome = "ok"

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/holdfast-io/holdfast/internal/certs"
+	"github.com/holdfast-io/holdfast/internal/certs/hint"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/link/executors"
 	"github.com/holdfast-io/holdfast/internal/testkit"
@@ -23,7 +24,7 @@ func (r *region) execute(files certs.ClientFiles, input string) (string, error) 
 	r.Helper()
 	conf, err := certs.Client(files)
 	require.NoError(r, err)
-	pool := executors.New(executors.Options{Directory: r.store, Now: now, TLS: certs.Named(conf), Hint: certs.ExecutorHint})
+	pool := executors.New(executors.Options{Directory: r.store, Now: now, TLS: certs.Named(conf), Hint: hint.Executor})
 	defer pool.Close()
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()

@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/holdfast-io/holdfast/internal/certs"
+	"github.com/holdfast-io/holdfast/internal/certs/hint"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/lease"
 	"github.com/holdfast-io/holdfast/internal/lease/votefile"
@@ -270,13 +270,13 @@ func (k *Keeper) complain(voter fleet.NodeName, err error) {
 	if voter == lease.Region {
 		return
 	}
-	hint := certs.PeerHint(err)
-	if hint == "" || hint != k.trouble.hint {
-		k.trouble = trouble{hint: hint}
+	advice := hint.Peer(err)
+	if advice == "" || advice != k.trouble.hint {
+		k.trouble = trouble{hint: advice}
 	}
 	k.trouble.times++
-	if hint != "" && k.trouble.times == troubleCounts {
-		k.opt.Log.Error("the peer does not answer votes", "peer", voter, "at", k.seat.peer.PeerAddress, "err", err, "hint", hint)
+	if advice != "" && k.trouble.times == troubleCounts {
+		k.opt.Log.Error("the peer does not answer votes", "peer", voter, "at", k.seat.peer.PeerAddress, "err", err, "hint", advice)
 	}
 }
 

@@ -1,0 +1,90 @@
+package api
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/holdfast-io/holdfast/internal/compose"
+	"github.com/holdfast-io/holdfast/internal/definition"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// deploymentMade is a checked declaration with the bodies that it refers to, none of them stored.
+type deploymentMade struct {
+	spec       fleet.DeploymentSpec
+	files      map[fleet.Hash]string
+	definition []byte
+}
+
+// content names the definition.
+func (m deploymentMade) content() fleet.Content {
+	return fleet.Content{Kind: fleet.ContentJSON, Hash: compose.HashOf(m.definition), Size: int64(len(m.definition))}
+}
+
+// makeDeployment checks a declaration and generates what nodes are to run of it.
+func makeDeployment(by *definition.Registry, put DeploymentPut) (deploymentMade, error) {
+	m := deploymentMade{files: map[fleet.Hash]string{}}
+	if err := checkBounds(put.Replicas); err != nil {
+		return m, err
+	}
+	m.spec = deploymentSpecOf(put, m.files).WithDefaults()
+	return m, m.generate(by)
+}
+
+// checkBounds refuses a bound that is none, and those that contradict each other: in a spec a first count
+// of 0 says that none was given, here it was written.
+func checkBounds(c ReplicaCounts) error {
+	if most := c.Max; most != nil && *most == 0 {
+		return fleet.Errorf(fleet.Invalid, "invalid max 0").At("/replicas/max").
+			WithHint(`to run none, declare "state": "stopped", or scale to 0 where min is 0`)
+	}
+	return c.Bounds().Validate()
+}
+
+// generate makes the definition of the spec.
+func (m *deploymentMade) generate(by *definition.Registry) error {
+	var err error
+	_, m.definition, err = by.Generate(m.spec, m.files)
+	return ofPut(err)
+}
+
+// CheckDeployment refuses what is wrong in a declaration whatever the settings of the region.
+func CheckDeployment(put DeploymentPut) error {
+	if err := checkBounds(put.Replicas); err != nil {
+		return err
+	}
+	return ofPut(definition.Check(deploymentSpecOf(put, map[fleet.Hash]string{})))
+}
+
+// deploymentSpecOf is the spec of a declaration; the contents of its files go into files.
+func deploymentSpecOf(put DeploymentPut, files map[fleet.Hash]string) fleet.DeploymentSpec {
+	spec := fleet.DeploymentSpec{
+		Type: put.Type, Model: put.Model, ModelDefinition: put.ModelDefinition,
+		Process: fleet.Process{
+			Driver: put.Driver, Image: put.Image, Command: put.Command, Args: put.Args, Env: put.Env, Ports: put.Ports, Health: put.Health,
+			Startup: put.Startup, StopSeconds: put.StopSeconds, PreStart: put.PreStart, SharedMemory: int64(put.SharedMemory),
+		},
+		Resources: fleet.Resources{CPU: put.Resources.CPU, Memory: int64(put.Resources.Memory), GPUs: put.Resources.GPUs},
+		Replicas:  put.Replicas.Bounds(), Placement: fleet.PlacementSpec(put.Placement), State: put.State, Recovery: put.Recovery,
+		SecretEnv: put.SecretEnv,
+	}
+	for _, f := range put.Files {
+		body := fleet.Content{Kind: fleet.ContentArtifact, Hash: compose.HashOf([]byte(f.Content)), Size: int64(len(f.Content))}
+		files[body.Hash] = f.Content
+		spec.Process.Files = append(spec.Process.Files, fleet.ProcessFile{Path: f.Path, Body: &body})
+	}
+	return spec
+}
+
+// ofPut turns a place in a spec into one in the body of its PUT, where what runs stands flat.
+func ofPut(err error) error {
+	var e *fleet.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	if field, inProcess := strings.CutPrefix(e.Field, "/process"); inProcess && (field == "" || field[0] == '/') {
+		return e.At(fleet.CutField(field))
+	}
+	return err
+}
+
