@@ -49,15 +49,15 @@ func TestPlanOfFleetChanges(t *testing.T) {
 
 	t.Run("nor by a label, or without being asked to", func(t *testing.T) {
 		labelled := many("", `{"kind":"fleet","name":"speed-up","labels":{"a":"b"},"spec":{"change":{"template":"press","patch":{"b":1}},"errorThreshold":5}}`)
-		require.False(t, r.plan(labelled).object(t, "speed-up").Releases)
+		require.False(t, planOf(t, r.plan(labelled), "speed-up").Releases)
 		require.Zero(t, r.apply(labelled).Failed)
 		require.False(t, f.puts[0].Start)
 		changed := many("", `{"kind":"fleet","name":"speed-up","spec":{"change":{"template":"press"},"errorThreshold":6}}`)
-		o := r.plan(changed).object(t, "speed-up")
+		o := planOf(t, r.plan(changed), "speed-up")
 		require.True(t, o.Releases)
 		require.NotEmpty(t, o.Declared.Changes)
 		a := r.call(r.operator, http.MethodPost, planPath+"?deploy=false", changed)
-		require.False(t, into[Plan](t, a).object(t, "speed-up").Releases)
+		require.False(t, planOf(t, into[Plan](t, a), "speed-up").Releases)
 	})
 
 	t.Run("a template of the same request is pinned as it will be", func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestPlanOfFleetChanges(t *testing.T) {
 		"labels in the spec":           {`{"labels":{},"change":{"patch":{}}}`, "/objects/0/spec"},
 	} {
 		t.Run("refuses "+name, func(t *testing.T) {
-			o := r.plan(many("", `{"kind":"Fleet","name":"x","spec":`+c.spec+`}`)).object(t, "x")
+			o := planOf(t, r.plan(many("", `{"kind":"Fleet","name":"x","spec":`+c.spec+`}`)), "x")
 			require.NotNil(t, o.Problem)
 			require.Equal(t, c.field, o.Problem.Field, o.Problem.Detail)
 		})

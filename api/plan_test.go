@@ -137,7 +137,7 @@ func TestPlan(t *testing.T) {
 	t.Run("tells nodes that hold different things apart", func(t *testing.T) {
 		r.put(press7Path, `{"config":{"a":2,"b":{"c":[1,2]}}}`)
 		r.holds("plant-1-a", "press-7")
-		o := r.plan(second).object(t, "press-7")
+		o := planOf(t, r.plan(second), "press-7")
 		require.Len(t, o.Nodes, 2)
 		require.Equal(t, "replace /a 2>1; replace /b/c/1 2>3; add /d >true", changesOf(o.Nodes[0].Difference))
 		require.EqualValues(t, 2, o.Nodes[0].Nodes[0].Revision)
@@ -158,7 +158,7 @@ func TestPlan(t *testing.T) {
 		body := many("", instanceManifest("staged", `{"config":{"x":1}}`))
 		a := r.call(r.operator, http.MethodPost, applyPath+"?deploy=false", body)
 		require.Equal(t, http.StatusOK, a.status, string(a.body))
-		o := r.plan(body).object(t, "staged")
+		o := planOf(t, r.plan(body), "staged")
 		require.Equal(t, ActionChange, o.Action)
 		require.True(t, o.Releases)
 		require.True(t, o.Unreleased)
