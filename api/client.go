@@ -12,7 +12,7 @@ import (
 )
 
 // Client speaks the HTTP contract of one region. It is safe for concurrent use; its errors
-// are *fleet.Error with the kind, field and hint that the region gave.
+// are *Error with the kind, field and hint that the region gave.
 type Client struct {
 	base  string
 	token string
@@ -62,11 +62,11 @@ func WithRetryNotice(f func(Retry)) ClientOption {
 func NewClient(address, token string, options ...ClientOption) (*Client, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-		return nil, fleet.Errorf(fleet.Invalid, "invalid region address %.200q", address).At("address").
+		return nil, fleet.Errorf(Invalid, "invalid region address %.200q", address).At("address").
 			WithHint("give scheme and host, for example https://holdfast.example.com")
 	}
 	if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return nil, fleet.Errorf(fleet.Invalid, "the address contains more than scheme, host and path").At("address").
+		return nil, fleet.Errorf(Invalid, "the address contains more than scheme, host and path").At("address").
 			WithHint("send the token in a header, never in the address")
 	}
 	c := &Client{

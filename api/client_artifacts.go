@@ -29,7 +29,8 @@ const (
 	// uploadPiece is one request: what a broken connection costs at most. The region takes
 	// pieces that are a multiple of 1 MiB, the last one aside.
 	uploadPiece = 8 << 20
-	offsetField = "Upload-Offset"
+	// OffsetField is the header with the offset of a piece, in bytes.
+	OffsetField = "Upload-Offset"
 )
 
 // UploadArtifact sends bytes of any size in pieces and gives their name. A connection that
@@ -37,7 +38,7 @@ const (
 func (c *Client) UploadArtifact(ctx context.Context, in Upload) (Artifact, error) {
 	hash, n, err := HashOf(io.NewSectionReader(in.Body, 0, in.Size))
 	if err == nil && n != in.Size {
-		err = fleet.Errorf(fleet.Invalid, "the artifact has %d bytes instead of the announced %d", n, in.Size)
+		err = fleet.Errorf(Invalid, "the artifact has %d bytes instead of the announced %d", n, in.Size)
 	}
 	if err != nil {
 		return Artifact{}, err
@@ -53,20 +54,20 @@ func (c *Client) UploadArtifact(ctx context.Context, in Upload) (Artifact, error
 		a, err = c.finishUpload(ctx, in, a, hash)
 	}
 	if err == nil && a.SHA256 != hash {
-		err = fleet.Errorf(fleet.HashMismatch, "the region received %s instead of %s", a.SHA256, hash).
+		err = fleet.Errorf(HashMismatch, "the region received %s instead of %s", a.SHA256, hash).
 			WithHint("upload it again; the file may have changed during the upload")
 	}
 	return a, err
 }
 
 // HashOf gives the SHA-256 by which an artifact of these bytes is named.
-func HashOf(body io.Reader) (fleet.Hash, int64, error) {
+func HashOf(body io.Reader) (Hash, int64, error) {
 	h := sha256.New()
 	n, err := io.Copy(h, body)
 	if err != nil {
 		return "", n, fmt.Errorf("read artifact: %w", err)
 	}
-	return fleet.Hash(hex.EncodeToString(h.Sum(nil))), n, nil
+	return Hash(hex.EncodeToString(h.Sum(nil))), n, nil
 }
 
 func (c *Client) beginUpload(ctx context.Context, in Upload) (Artifact, error) {
@@ -84,7 +85,7 @@ func (c *Client) beginUpload(ctx context.Context, in Upload) (Artifact, error) {
 
 // finishUpload sends what is missing. Tries count from the last progress, so that a bad
 // line finishes an upload of any size.
-func (c *Client) finishUpload(ctx context.Context, in Upload, a Artifact, hash fleet.Hash) (Artifact, error) {
+func (c *Client) finishUpload(ctx context.Context, in Upload, a Artifact, hash Hash) (Artifact, error) {
 	offset, failures := a.Offset, 0
 	for offset < in.Size {
 		in.Progress(offset, in.Size)
@@ -115,7 +116,7 @@ func (c *Client) finishUpload(ctx context.Context, in Upload, a Artifact, hash f
 func (c *Client) sendPiece(ctx context.Context, in Upload, id string, offset int64) (int64, error) {
 	size := min(uploadPiece, in.Size-offset)
 	header := http.Header{}
-	header.Set(offsetField, strconv.FormatInt(offset, 10))
+	header.Set(OffsetField, strconv.FormatInt(offset, 10))
 	header.Set("Content-Type", "application/octet-stream")
 	next := offset
 	err := c.once(ctx, clientCall{
@@ -131,7 +132,7 @@ func (c *Client) sendPiece(ctx context.Context, in Upload, id string, offset int
 		return offset, fmt.Errorf("read artifact: %w", own.error)
 	}
 	if err == nil && next <= offset {
-		err = fleet.Errorf(fleet.Internal, "the region took a piece at %d and reports offset %d", offset, next)
+		err = fleet.Errorf(Internal, "the region took a piece at %d and reports offset %d", offset, next)
 	}
 	return next, err
 }
@@ -158,7 +159,7 @@ func (b *uploadBody) Read(p []byte) (int, error) {
 
 // recoverUpload asks where the region stands after a piece failed, unless it was refused.
 func (c *Client) recoverUpload(ctx context.Context, id string, failures int, cause error) (int64, error) {
-	moved := fleet.KindOf(cause) == fleet.Conflict // the region stands elsewhere than we thought
+	moved := KindOf(cause) == Conflict // the region stands elsewhere than we thought
 	if failures > len(c.pauses) || (!again(cause) && !moved) {
 		return 0, cause
 	}
@@ -181,9 +182,9 @@ func (c *Client) uploadOffset(ctx context.Context, id string) (int64, error) {
 }
 
 func (c *Client) readOffset(resp *http.Response) (int64, error) {
-	n, err := strconv.ParseInt(resp.Header.Get(offsetField), 10, 64)
+	n, err := strconv.ParseInt(resp.Header.Get(OffsetField), 10, 64)
 	if err != nil || n < 0 {
-		return 0, fleet.Errorf(fleet.Internal, "the region sent no %s", offsetField).
+		return 0, fleet.Errorf(Internal, "the region sent no %s", OffsetField).
 			WithHint("check that the address is a Holdfast region of this version")
 	}
 	return n, nil
@@ -191,7 +192,7 @@ func (c *Client) readOffset(resp *http.Response) (int64, error) {
 
 // resumable adds to an error how to resume the upload.
 func resumable(err error, upload string) error {
-	var e *fleet.Error
+	var e *Error
 	if !errors.As(err, &e) || !e.Kind.Retryable() {
 		return err
 	}

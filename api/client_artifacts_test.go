@@ -31,7 +31,7 @@ type depot struct {
 func (d *depot) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	at := func() { w.Header().Set(offsetField, fmt.Sprint(len(d.data))) }
+	at := func() { w.Header().Set(OffsetField, fmt.Sprint(len(d.data))) }
 	switch {
 	case r.URL.Path == "/api/v1/artifacts":
 		at()
@@ -44,7 +44,7 @@ func (d *depot) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(status)
 			return
 		}
-		if r.Header.Get(offsetField) != fmt.Sprint(len(d.data)) {
+		if r.Header.Get(OffsetField) != fmt.Sprint(len(d.data)) {
 			w.WriteHeader(http.StatusConflict)
 			return
 		}

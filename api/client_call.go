@@ -91,7 +91,7 @@ func (c *Client) do(ctx context.Context, r clientCall, out any) (http.Header, er
 			return nil
 		}
 		if err := json.Unmarshal(body, out); err != nil {
-			return fleet.Errorf(fleet.Internal, "read the answer to %s %s: %w", r.method, resp.Request.URL.Path, err).
+			return fleet.Errorf(Internal, "read the answer to %s %s: %w", r.method, resp.Request.URL.Path, err).
 				WithHint("check that the address is a Holdfast region of this version")
 		}
 		return nil
@@ -132,7 +132,7 @@ func (c *Client) request(ctx context.Context, r clientCall) (*http.Request, erro
 	path := "/api/v1"
 	for _, s := range r.segments {
 		if s == "" || s == "." || s == ".." {
-			return nil, fleet.Errorf(fleet.Invalid, "invalid name %q", s)
+			return nil, fleet.Errorf(Invalid, "invalid name %q", s)
 		}
 		path += "/" + url.PathEscape(s)
 	}
@@ -146,7 +146,7 @@ func (c *Client) request(ctx context.Context, r clientCall) (*http.Request, erro
 	if r.body != nil && stream == nil {
 		data, err := json.Marshal(r.body)
 		if err != nil {
-			return nil, fleet.Errorf(fleet.Invalid, "encode the request: %w", err)
+			return nil, fleet.Errorf(Invalid, "encode the request: %w", err)
 		}
 		stream = bytes.NewReader(data)
 	}
@@ -181,7 +181,7 @@ func (c *Client) send(req *http.Request) (*http.Response, error) {
 	}
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
 		defer resp.Body.Close()
-		return nil, refusal(resp)
+		return nil, ReadRefusal(resp)
 	}
 	return resp, nil
 }

@@ -116,7 +116,7 @@ func (c *Client) Top(ctx context.Context, name string) (DeploymentTop, error) {
 // ReplicaLogQuery asks for output of one replica from an offset on; of all that live when
 // Replica is empty.
 type ReplicaLogQuery struct {
-	Replica fleet.ReplicaID
+	Replica ReplicaID
 	After   int64
 	Limit   int
 }
@@ -136,7 +136,7 @@ func (c *Client) DeploymentLogs(ctx context.Context, name string, in ReplicaLogQ
 func (l ReplicaLogChunk) Bytes() ([]byte, error) {
 	data, err := base64.StdEncoding.DecodeString(l.Data)
 	if err != nil {
-		return nil, fleet.Errorf(fleet.Internal, "read output of replica %s: %w", l.Replica, err)
+		return nil, fleet.Errorf(Internal, "read output of replica %s: %w", l.Replica, err)
 	}
 	return data, nil
 }

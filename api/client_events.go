@@ -117,7 +117,7 @@ func (r eventReader) read(resp *http.Response) error {
 		}
 	}
 	if errors.Is(lines.Err(), bufio.ErrTooLong) {
-		return fleet.Errorf(fleet.TooLarge, "an event of more than %d bytes", maxEvent)
+		return fleet.Errorf(TooLarge, "an event of more than %d bytes", maxEvent)
 	}
 	return nil
 }
@@ -127,7 +127,7 @@ func (r eventReader) take(id string, data []byte) error {
 	if len(data) > 0 {
 		var e Event
 		if err := json.Unmarshal(data, &e); err != nil {
-			return fleet.Errorf(fleet.Internal, "read an event: %w", err)
+			return fleet.Errorf(Internal, "read an event: %w", err)
 		}
 		if err := r.handle(e); err != nil {
 			return &unhandled{err}

@@ -5,8 +5,6 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-
-	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
 // PutFleet declares a fleet change and runs it.
@@ -47,7 +45,7 @@ func (c *Client) FleetRuns(ctx context.Context, name string, p Page) (List[Fleet
 type FleetTargetQuery struct {
 	Page
 	Run   int64
-	State fleet.FleetTargetState
+	State FleetTargetState
 }
 
 // FleetTargets lists the instances of a run, in the order of site and name.

@@ -12,39 +12,39 @@ import (
 )
 
 // PutInstance declares an instance and starts its delivery.
-func (c *Client) PutInstance(ctx context.Context, key fleet.ObjectKey, in InstancePut, m Mutation) (Accepted, error) {
+func (c *Client) PutInstance(ctx context.Context, key ObjectKey, in InstancePut, m Mutation) (Accepted, error) {
 	return c.accepted(ctx, writeCall(http.MethodPut, m, in, objectPath(key)...))
 }
 
 // StageInstance declares an instance without releasing anything: deploy does that later.
-func (c *Client) StageInstance(ctx context.Context, key fleet.ObjectKey, in InstancePut, m Mutation) (Accepted, error) {
+func (c *Client) StageInstance(ctx context.Context, key ObjectKey, in InstancePut, m Mutation) (Accepted, error) {
 	r := writeCall(http.MethodPut, m, in, objectPath(key)...)
 	r.query.Set("deploy", "false")
 	return c.accepted(ctx, r)
 }
 
 // Deploy brings the desired revision to the site's nodes.
-func (c *Client) Deploy(ctx context.Context, key fleet.ObjectKey, in ActionRequest, m Mutation) (Accepted, error) {
+func (c *Client) Deploy(ctx context.Context, key ObjectKey, in ActionRequest, m Mutation) (Accepted, error) {
 	return c.accepted(ctx, writeCall(http.MethodPost, m, in, objectPath(key, "deploy")...))
 }
 
 // Enable has the instance run.
-func (c *Client) Enable(ctx context.Context, key fleet.ObjectKey, in ActionRequest, m Mutation) (Accepted, error) {
+func (c *Client) Enable(ctx context.Context, key ObjectKey, in ActionRequest, m Mutation) (Accepted, error) {
 	return c.accepted(ctx, writeCall(http.MethodPost, m, in, objectPath(key, "enable")...))
 }
 
 // Disable stops the instance; its nodes keep the config.
-func (c *Client) Disable(ctx context.Context, key fleet.ObjectKey, in ActionRequest, m Mutation) (Accepted, error) {
+func (c *Client) Disable(ctx context.Context, key ObjectKey, in ActionRequest, m Mutation) (Accepted, error) {
 	return c.accepted(ctx, writeCall(http.MethodPost, m, in, objectPath(key, "disable")...))
 }
 
 // Rollback releases an earlier revision's content under a new number.
-func (c *Client) Rollback(ctx context.Context, key fleet.ObjectKey, in RollbackRequest, m Mutation) (Accepted, error) {
+func (c *Client) Rollback(ctx context.Context, key ObjectKey, in RollbackRequest, m Mutation) (Accepted, error) {
 	return c.accepted(ctx, writeCall(http.MethodPost, m, in, objectPath(key, "rollback")...))
 }
 
 // Deliveries lists the delivery history of an instance, newest first.
-func (c *Client) Deliveries(ctx context.Context, key fleet.ObjectKey, p Page) (List[Delivery], error) {
+func (c *Client) Deliveries(ctx context.Context, key ObjectKey, p Page) (List[Delivery], error) {
 	var l List[Delivery]
 	_, err := c.do(ctx, readCall(p.query(), objectPath(key, "deliveries")...), &l)
 	return l, err
@@ -52,7 +52,7 @@ func (c *Client) Deliveries(ctx context.Context, key fleet.ObjectKey, p Page) (L
 
 // Config copies the exact config bytes of an instance to w and says how many there were.
 // After an error w may hold a part of them.
-func (c *Client) Config(ctx context.Context, key fleet.ObjectKey, w io.Writer) (int64, error) {
+func (c *Client) Config(ctx context.Context, key ObjectKey, w io.Writer) (int64, error) {
 	r := readCall(nil, objectPath(key, "config")...)
 	r.header.Set("Accept", "*/*")
 	var written int64
@@ -65,7 +65,7 @@ func (c *Client) Config(ctx context.Context, key fleet.ObjectKey, w io.Writer) (
 			return nil
 		case from.err != nil:
 			// Not tried again: w already has the first part.
-			return fleet.Errorf(fleet.Unavailable, "the config ended after %d bytes: %w", n, from.err)
+			return fleet.Errorf(Unavailable, "the config ended after %d bytes: %w", n, from.err)
 		}
 		return fmt.Errorf("write config: %w", err)
 	})
@@ -98,13 +98,13 @@ type LogQuery struct {
 func (l LogChunk) Bytes() ([]byte, error) {
 	data, err := base64.StdEncoding.DecodeString(l.Data)
 	if err != nil {
-		return nil, fleet.Errorf(fleet.Internal, "read output of node %s: %w", l.Node, err)
+		return nil, fleet.Errorf(Internal, "read output of node %s: %w", l.Node, err)
 	}
 	return data, nil
 }
 
 // Logs reads output that an instance wrote on its nodes.
-func (c *Client) Logs(ctx context.Context, key fleet.ObjectKey, in LogQuery) (List[LogChunk], error) {
+func (c *Client) Logs(ctx context.Context, key ObjectKey, in LogQuery) (List[LogChunk], error) {
 	q := Page{Limit: in.Limit}.query()
 	queryText(q, "node", in.Node)
 	queryInt(q, "after", in.After)

@@ -3,39 +3,37 @@ package api
 import (
 	"context"
 	"net/http"
-
-	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
 // collection is the path of a kind's objects.
-func collection(key fleet.ObjectKey) []string {
+func collection(key ObjectKey) []string {
 	row := key.Kind.Declared()
 	if row.OfSite {
-		return []string{fleet.KindSite.Declared().Plural, key.Scope, row.Plural}
+		return []string{KindSite.Declared().Plural, key.Scope, row.Plural}
 	}
 	return []string{row.Plural}
 }
 
-func objectPath(key fleet.ObjectKey, more ...string) []string {
+func objectPath(key ObjectKey, more ...string) []string {
 	return append(append(collection(key), key.Name), more...)
 }
 
 // Object reads one declared object, with the ETag that a mutation can be bound to.
-func (c *Client) Object(ctx context.Context, key fleet.ObjectKey) (Object, string, error) {
+func (c *Client) Object(ctx context.Context, key ObjectKey) (Object, string, error) {
 	var o Object
 	header, err := c.do(ctx, readCall(nil, objectPath(key)...), &o)
 	return o, header.Get("ETag"), err
 }
 
 // Objects lists the objects of a kind; scope is the site when the kind is instance.
-func (c *Client) Objects(ctx context.Context, kind fleet.ObjectKind, scope string, p Page) (List[Object], error) {
+func (c *Client) Objects(ctx context.Context, kind ObjectKind, scope string, p Page) (List[Object], error) {
 	var l List[Object]
-	_, err := c.do(ctx, readCall(p.query(), collection(fleet.ObjectKey{Kind: kind, Scope: scope})...), &l)
+	_, err := c.do(ctx, readCall(p.query(), collection(ObjectKey{Kind: kind, Scope: scope})...), &l)
 	return l, err
 }
 
 // Delete deletes an object; that of an instance or a deployment starts work.
-func (c *Client) Delete(ctx context.Context, key fleet.ObjectKey, m Mutation) (Accepted, error) {
+func (c *Client) Delete(ctx context.Context, key ObjectKey, m Mutation) (Accepted, error) {
 	return c.accepted(ctx, writeCall(http.MethodDelete, m, nil, objectPath(key)...))
 }
 

@@ -59,7 +59,7 @@ func (in PlanRequest) encode() (encoded, error) {
 	in.Objects = []Manifest{}
 	head, err := json.Marshal(in)
 	if err != nil {
-		return nil, fleet.Errorf(fleet.Invalid, "encode the request: %w", err)
+		return nil, fleet.Errorf(Invalid, "encode the request: %w", err)
 	}
 	const empty = `{"objects":[]`
 	out := append(make(encoded, 0, size+len(head)), empty[:len(empty)-1]...)
@@ -71,7 +71,7 @@ func (in PlanRequest) encode() (encoded, error) {
 		o.Spec = nil
 		text, err := json.Marshal(o)
 		if err != nil {
-			return nil, fleet.Errorf(fleet.Invalid, "encode the request: %w", err)
+			return nil, fleet.Errorf(Invalid, "encode the request: %w", err)
 		}
 		if len(spec) > 0 {
 			text = append(append(append(text[:len(text)-1], `,"spec":`...), spec...), '}')
@@ -103,9 +103,9 @@ func (p Plan) Binding() *Plan {
 
 // ErrorOf is the error that a problem of one object stands for.
 func ErrorOf(p Problem) error {
-	kind := fleet.Kind(path.Base(strings.ReplaceAll(p.Type, ":", "/")))
+	kind := Kind(path.Base(strings.ReplaceAll(p.Type, ":", "/")))
 	if !slices.Contains(fleet.Kinds(), kind) {
-		kind = clientKindOf(p.Status)
+		kind = KindOfStatus(p.Status)
 	}
-	return &fleet.Error{Kind: kind, Message: p.Detail, Field: p.Field, Hint: p.Hint, Err: &answered{problem: p}}
+	return &Error{Kind: kind, Message: p.Detail, Field: p.Field, Hint: p.Hint, Err: &answered{problem: p}}
 }

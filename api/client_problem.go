@@ -24,7 +24,7 @@ type answered struct {
 	after   time.Duration // Retry-After
 }
 
-// Error makes it a cause; the message that people read is in the fleet.Error around it.
+// Error makes it a cause; the message that people read is in the Error around it.
 func (a *answered) Error() string { return strconv.Itoa(a.problem.Status) + " " + a.problem.Title }
 
 // lost is the cause of an error when no answer came.
@@ -39,13 +39,13 @@ func (l *lost) Unwrap() error { return l.err }
 // ProblemOf gives an error in the form of the contract: with type and status as the region
 // sent them, or made from the kind when the error arose on this side.
 func ProblemOf(err error) Problem {
-	kind := string(fleet.KindOf(err))
+	kind := string(KindOf(err))
 	p := Problem{Type: ProblemPrefix + kind, Title: strings.ReplaceAll(kind, "_", " "), Detail: err.Error()}
 	var a *answered
 	if errors.As(err, &a) {
 		p = a.problem
 	}
-	var e *fleet.Error
+	var e *Error
 	if errors.As(err, &e) {
 		p.Detail, p.Field, p.Hint = e.Message, e.Field, e.Hint
 	}
@@ -54,17 +54,17 @@ func ProblemOf(err error) Problem {
 
 const maxProblem = 1 << 20
 
-// refusal reads an unsuccessful answer. One without a problem document comes from
+// ReadRefusal reads an unsuccessful answer. One without a problem document comes from
 // something in between, so only its status counts.
-func refusal(resp *http.Response) error {
+func ReadRefusal(resp *http.Response) error {
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxProblem)) // a cut body still leaves the status
 	p := Problem{}
 	if !strings.HasPrefix(resp.Header.Get("Content-Type"), "application/problem+json") || json.Unmarshal(body, &p) != nil {
 		p = Problem{}
 	}
-	kind := fleet.Kind(path.Base(strings.ReplaceAll(p.Type, ":", "/")))
+	kind := Kind(path.Base(strings.ReplaceAll(p.Type, ":", "/")))
 	if !slices.Contains(fleet.Kinds(), kind) {
-		kind = clientKindOf(resp.StatusCode)
+		kind = KindOfStatus(resp.StatusCode)
 	}
 	if p.Detail == "" {
 		p.Hint = hint.Region(errors.New(string(body)))
@@ -78,40 +78,40 @@ func refusal(resp *http.Response) error {
 	}
 	p.Status = resp.StatusCode
 	seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After")) // absent or a date: the usual pause
-	return &fleet.Error{
+	return &Error{
 		Kind: kind, Message: p.Detail, Field: p.Field, Hint: p.Hint,
 		Err: &answered{problem: p, after: time.Duration(max(seconds, 0)) * time.Second},
 	}
 }
 
-// clientKindOf is for answers that are no problem documents.
-func clientKindOf(status int) fleet.Kind {
+// KindOfStatus is for answers that are no problem documents.
+func KindOfStatus(status int) Kind {
 	switch status {
 	case http.StatusUnauthorized:
-		return fleet.Unauthenticated
+		return Unauthenticated
 	case http.StatusForbidden:
-		return fleet.Denied
+		return Denied
 	case http.StatusNotFound:
-		return fleet.NotFound
+		return NotFound
 	case http.StatusConflict:
-		return fleet.Conflict
+		return Conflict
 	case http.StatusGone:
-		return fleet.Gone
+		return Gone
 	case http.StatusPreconditionFailed:
-		return fleet.Precondition
+		return Precondition
 	case http.StatusRequestEntityTooLarge:
-		return fleet.TooLarge
+		return TooLarge
 	case http.StatusUnprocessableEntity:
-		return fleet.IllegalState
+		return IllegalState
 	case http.StatusTooManyRequests:
-		return fleet.RateLimited
+		return RateLimited
 	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return fleet.Unavailable
+		return Unavailable
 	}
 	if status >= 400 && status < 500 {
-		return fleet.Invalid
+		return Invalid
 	}
-	return fleet.Internal
+	return Internal
 }
 
 // unreachable says that no whole answer came.
@@ -129,8 +129,8 @@ func (c *Client) unreachable(err error) error {
 		var cert *tls.CertificateVerificationError
 		advice, final = "check the address, and that the region runs", errors.As(err, &cert)
 	}
-	return &fleet.Error{
-		Kind: fleet.Unavailable, Message: "no answer from the region at " + c.base + ": " + err.Error(),
+	return &Error{
+		Kind: Unavailable, Message: "no answer from the region at " + c.base + ": " + err.Error(),
 		Hint: advice, Err: &lost{err: err, final: final},
 	}
 }

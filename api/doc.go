@@ -1,21 +1,9 @@
-// Package api is the HTTP contract of a region: the handler, and the client that the CLI
-// and everybody else uses.
+// Package api is the HTTP contract of a region: what is sent and answered, and the client that the CLI and everybody
+// else uses. It needs the standard library only, so that any module can import it.
 //
-//	request ─▶ observe (count, log, recover)
-//	        ├▶ /api/v1       authenticate ─▶ allow (role, project) ─▶ handler of its noun
-//	        └▶ /api/internal fetch token (sealed to one node) or JWT (signed by a node's key)
+//	c, err := api.NewClient("http://127.0.0.1:7370", token)
+//	_, err = c.PutInstance(ctx, "plant-1", "press", api.InstancePut{Config: config}, api.Mutation{})
 //
-// It owns no truth: everything is in the store, and a handler keeps nothing but tokens that
-// it has just looked up (auth.go). A change is checked, and its config flattened and stored by
-// hash, before the transaction that writes it (instances.go, flatten.go); after the commit the
-// entity is woken, and a wake that fails is repeated from the outbox.
-//
-// Errors are *fleet.Error; problem.go turns each kind into application/problem+json once.
-// What a caller may not know (internal causes, objects of other projects) is logged or reads
-// as missing. Tokens, bodies and query values reach no log, metric, error or event.
-//
-// Memory: small requests are read at once; larger ones wait for their share of Deps.Flatten
-// and of reading, so it is bounded however many are sent together. Configs and artifacts are
-// streamed in both directions in chunks of 1 MiB. Each read and write of a body has a
-// separate deadline, so that a peer may be slow but may not stall.
+// An error is an *Error with a Kind, a place in the request, and a hint. See nouns.go for the nouns that it shares
+// with the rest of Holdfast.
 package api

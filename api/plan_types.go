@@ -34,10 +34,10 @@ type PlanRequest struct {
 
 // The actions of a plan. Of what is refused there is none.
 const (
-	ActionCreate    = string(decide.PlanCreate)
-	ActionChange    = string(decide.PlanChange)
-	ActionUnchanged = string(decide.PlanUnchanged)
-	ActionDelete    = string(decide.PlanDelete)
+	PlanCreate    = string(decide.PlanCreate)
+	PlanChange    = string(decide.PlanChange)
+	PlanUnchanged = string(decide.PlanUnchanged)
+	PlanDelete    = string(decide.PlanDelete)
 )
 
 // Plan is what an apply of the same request would do. Digest stands for the request and
@@ -76,15 +76,15 @@ type PlanKey struct {
 // that it was planned from: 0 and "" when there is none.
 type PlanObject struct {
 	PlanKey
-	Project         string     `json:"project,omitempty"`
-	Action          string     `json:"action,omitempty" enum:"create,change,unchanged,delete"`
-	Generation      int64      `json:"generation"`
-	ResourceVersion string     `json:"resourceVersion,omitempty"`
-	Digest          string     `json:"digest,omitempty" doc:"of all that would be written"`
-	Hash            fleet.Hash `json:"hash,omitempty" doc:"SHA-256 of the final config of an instance that changes"`
-	Size            int64      `json:"size,omitempty"`
-	Releases        bool       `json:"releases,omitempty" doc:"a revision is released and delivered; of a fleet change, a run begins"`
-	Unreleased      bool       `json:"unreleased,omitempty" doc:"it stands as it is asked for, and was never released: that is the change"`
+	Project         string `json:"project,omitempty"`
+	Action          string `json:"action,omitempty" enum:"create,change,unchanged,delete"`
+	Generation      int64  `json:"generation"`
+	ResourceVersion string `json:"resourceVersion,omitempty"`
+	Digest          string `json:"digest,omitempty" doc:"of all that would be written"`
+	Hash            Hash   `json:"hash,omitempty" doc:"SHA-256 of the final config of an instance that changes"`
+	Size            int64  `json:"size,omitempty"`
+	Releases        bool   `json:"releases,omitempty" doc:"a revision is released and delivered; of a fleet change, a run begins"`
+	Unreleased      bool   `json:"unreleased,omitempty" doc:"it stands as it is asked for, and was never released: that is the change"`
 	// Declared is the difference of labels and spec, but for the config.
 	Declared *Difference `json:"declared,omitempty"`
 	// Nodes is the difference of the final config to what nodes hold; those with the same
@@ -115,18 +115,18 @@ type Change struct {
 // PlanNodes is some nodes that hold the same content, and how it differs.
 type PlanNodes struct {
 	Nodes []PlanNode `json:"nodes"`
-	Hash  fleet.Hash `json:"hash,omitempty" doc:"missing where nothing is held"`
+	Hash  Hash       `json:"hash,omitempty" doc:"missing where nothing is held"`
 	Size  int64      `json:"size,omitempty"`
 	Difference
 }
 
 // PlanNode is one node and the revision that it holds, 0 for none.
 type PlanNode struct {
-	Node     string     `json:"node"`
-	Role     fleet.Role `json:"role"`
-	Revision int64      `json:"revision"`
-	Enabled  bool       `json:"enabled"`
-	Running  bool       `json:"running"`
+	Node     string `json:"node"`
+	Role     Role   `json:"role"`
+	Revision int64  `json:"revision"`
+	Enabled  bool   `json:"enabled"`
+	Running  bool   `json:"running"`
 }
 
 // Applied is the result of an apply, with each object in a separate transaction: one

@@ -23,7 +23,7 @@ var memoryUnits = []struct {
 }
 
 func notMemory(raw []byte) error {
-	return fleet.Errorf(fleet.Invalid, "invalid amount of memory %.40s: want bytes, or a text with Ki, Mi, Gi, Ti, k, M, G or T", raw).
+	return fleet.Errorf(Invalid, "invalid amount of memory %.40s: want bytes, or a text with Ki, Mi, Gi, Ti, k, M, G or T", raw).
 		WithHint(`for example "512Mi"`)
 }
 
@@ -77,22 +77,22 @@ func (c *ReplicaCounts) UnmarshalJSON(raw []byte) error {
 	if len(raw) > 0 && raw[0] != '{' {
 		n, err := strconv.Atoi(string(raw))
 		if err != nil {
-			return fleet.Errorf(fleet.Invalid, "invalid count of replicas %.40s: want a whole number, or an object with min, max and initial", raw)
+			return fleet.Errorf(Invalid, "invalid count of replicas %.40s: want a whole number, or an object with min, max and initial", raw)
 		}
 		*c = Exactly(n)
 		return nil
 	}
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &members); err != nil {
-		return fleet.Errorf(fleet.Invalid, "malformed JSON")
+		return fleet.Errorf(Invalid, "malformed JSON")
 	}
 	for _, name := range slices.Sorted(maps.Keys(members)) {
 		into := map[string]**int{"min": &c.Min, "max": &c.Max, "initial": &c.Initial}[name]
 		if into == nil {
-			return fleet.Errorf(fleet.Invalid, "unknown field; use %s", fleet.OrList([]string{"min", "max", "initial"})).At(fleet.CutField("/" + name))
+			return fleet.Errorf(Invalid, "unknown field; use %s", fleet.OrList([]string{"min", "max", "initial"})).At(fleet.CutField("/" + name))
 		}
 		if err := json.Unmarshal(members[name], into); err != nil {
-			return fleet.Errorf(fleet.Invalid, "invalid value: must be a whole number").At("/" + name)
+			return fleet.Errorf(Invalid, "invalid value: must be a whole number").At("/" + name)
 		}
 	}
 	return nil
@@ -100,8 +100,8 @@ func (c *ReplicaCounts) UnmarshalJSON(raw []byte) error {
 
 // Bounds fills in what was left out. Nothing is mended: bounds that contradict each other are
 // refused with the spec.
-func (c ReplicaCounts) Bounds() fleet.ReplicaBounds {
-	b := fleet.ReplicaBounds{Min: fleet.DefaultMinReplicas}
+func (c ReplicaCounts) Bounds() ReplicaBounds {
+	b := ReplicaBounds{Min: fleet.DefaultMinReplicas}
 	if c.Min != nil {
 		b.Min = *c.Min
 	} else if c.Max != nil {

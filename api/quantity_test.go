@@ -31,4 +31,3 @@ func TestMemory(t *testing.T) {
 		require.Contains(t, e.Hint, "512Mi")
 	}
 }
-

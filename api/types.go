@@ -3,8 +3,6 @@ package api
 import (
 	"encoding/json"
 	"time"
-
-	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
 // Object is how every declared object reads. Spec holds bodies by hash, never inline.
@@ -38,14 +36,14 @@ type SitePut struct {
 	Labels  map[string]string `json:"labels,omitempty"`
 	Nodes   []SiteNode        `json:"nodes"`
 	// OnIsolation is what the last holder of the lease does that reaches neither peer nor region.
-	OnIsolation  fleet.Isolation `json:"onIsolation,omitempty" enum:"stop,run"`
-	AutoFailback bool            `json:"autoFailback,omitempty" doc:"hand the lease back to the declared active once it is there again"`
+	OnIsolation  Isolation `json:"onIsolation,omitempty" enum:"stop,run"`
+	AutoFailback bool      `json:"autoFailback,omitempty" doc:"hand the lease back to the declared active once it is there again"`
 }
 
 // SiteNode is one node of a site.
 type SiteNode struct {
-	Name string     `json:"name"`
-	Role fleet.Role `json:"role" enum:"active,standby,worker"`
+	Name string `json:"name"`
+	Role Role   `json:"role" enum:"active,standby,worker"`
 }
 
 // SiteStatus is the status of a site: who may be active, by which epoch, and how the region's
@@ -59,9 +57,9 @@ type SiteStatus struct {
 	Voted    bool       `json:"voted" doc:"nodes have called for votes; before that the lease is whom the site declares"`
 	Since    *time.Time `json:"since,omitempty" doc:"the lease is held, or was released"`
 	// OnIsolation and Warning say whether there may be two actives during a partition.
-	OnIsolation fleet.Isolation `json:"onIsolation"`
-	Warning     string          `json:"warning,omitempty"`
-	Nodes       []Node          `json:"nodes"`
+	OnIsolation Isolation `json:"onIsolation"`
+	Warning     string    `json:"warning,omitempty"`
+	Nodes       []Node    `json:"nodes"`
 }
 
 // FailoverRequest asks that a site's lease goes to a node, or to the other of its pair. Force
@@ -90,10 +88,10 @@ type InstancePut struct {
 	Template           string            `json:"template,omitempty"`
 	TemplateGeneration int64             `json:"templateGeneration,omitempty"`
 	Overrides          json.RawMessage   `json:"overrides,omitempty"`
-	Artifact           fleet.Hash        `json:"artifact,omitempty"`
+	Artifact           Hash              `json:"artifact,omitempty"`
 	Enabled            *bool             `json:"enabled,omitempty"`
-	Durability         fleet.Durability  `json:"durability,omitempty"`
-	Run                *fleet.Run        `json:"run,omitempty"`
+	Durability         Durability        `json:"durability,omitempty"`
+	Run                *Run              `json:"run,omitempty"`
 	Secrets            []string          `json:"secrets,omitempty" doc:"JSON pointers into the final config whose values viewers see redacted"`
 	SecretEnv          []string          `json:"secretEnv,omitempty" doc:"names of the run section's environment whose values viewers see redacted"`
 	Reason             string            `json:"reason,omitempty"`
@@ -111,7 +109,7 @@ type InstanceStatus struct {
 	Phase              string           `json:"phase"`
 	ObservedGeneration int64            `json:"observedGeneration"`
 	Revision           int64            `json:"revision"`
-	RevisionHash       fleet.Hash       `json:"revisionHash,omitempty"`
+	RevisionHash       Hash             `json:"revisionHash,omitempty"`
 	DesiredRevision    int64            `json:"desiredRevision"`
 	Replicated         string           `json:"replicated"`
 	Nodes              []InstanceOnNode `json:"nodes"`
@@ -121,15 +119,15 @@ type InstanceStatus struct {
 // InstanceOnNode is what one node holds of an instance. Owed is the revision that it
 // should hold and has not confirmed; OwedReason says why.
 type InstanceOnNode struct {
-	Node         string     `json:"node"`
-	Role         fleet.Role `json:"role"`
-	Epoch        int64      `json:"epoch"`
-	Revision     int64      `json:"revision"`
-	RevisionHash fleet.Hash `json:"revisionHash,omitempty"`
-	Running      bool       `json:"running"`
-	Reason       string     `json:"reason,omitempty"`
-	Owed         int64      `json:"owed,omitempty"`
-	OwedReason   string     `json:"owedReason,omitempty"`
+	Node         string `json:"node"`
+	Role         Role   `json:"role"`
+	Epoch        int64  `json:"epoch"`
+	Revision     int64  `json:"revision"`
+	RevisionHash Hash   `json:"revisionHash,omitempty"`
+	Running      bool   `json:"running"`
+	Reason       string `json:"reason,omitempty"`
+	Owed         int64  `json:"owed,omitempty"`
+	OwedReason   string `json:"owedReason,omitempty"`
 }
 
 // Condition is one side of a status. Status is "True", "False" or "Unknown".
@@ -143,44 +141,44 @@ type Condition struct {
 
 // Operation is the durable record of one thing asked for.
 type Operation struct {
-	ID          string               `json:"id"`
-	Kind        string               `json:"kind"`
-	Site        string               `json:"site,omitempty"`
-	Instance    string               `json:"instance,omitempty"`
-	Node        string               `json:"node,omitempty" doc:"that is compared, of a reconcile; that is to be active, of a failover"`
-	Forced      bool                 `json:"forced,omitempty" doc:"the holder is not asked first, of a failover"`
-	Fleet       string               `json:"fleet,omitempty" doc:"that is run"`
-	Module      string               `json:"module,omitempty" doc:"that is executed"`
-	Deployment  string               `json:"deployment,omitempty"`
-	Revision    int64                `json:"revision,omitempty"`
-	State       fleet.OperationState `json:"state"`
-	Reason      string               `json:"reason,omitempty"`
-	Message     string               `json:"message,omitempty"`
-	RequestedBy string               `json:"requestedBy"`
-	CreatedAt   time.Time            `json:"createdAt"`
-	EndedAt     *time.Time           `json:"endedAt,omitempty"`
-	Deadline    time.Time            `json:"deadline"`
-	Progress    []NodeProgress       `json:"progress,omitempty"`
-	FleetRun    *FleetProgress       `json:"fleetRun,omitempty" doc:"how far the fleet change is"`
-	Replicas    *DeploymentProgress  `json:"replicas,omitempty" doc:"how far the deployment is"`
-	Delivery    string               `json:"delivery,omitempty"`
-	Workflow    *WorkflowRef         `json:"workflow,omitempty"`
+	ID          string              `json:"id"`
+	Kind        string              `json:"kind"`
+	Site        string              `json:"site,omitempty"`
+	Instance    string              `json:"instance,omitempty"`
+	Node        string              `json:"node,omitempty" doc:"that is compared, of a reconcile; that is to be active, of a failover"`
+	Forced      bool                `json:"forced,omitempty" doc:"the holder is not asked first, of a failover"`
+	Fleet       string              `json:"fleet,omitempty" doc:"that is run"`
+	Module      string              `json:"module,omitempty" doc:"that is executed"`
+	Deployment  string              `json:"deployment,omitempty"`
+	Revision    int64               `json:"revision,omitempty"`
+	State       OperationState      `json:"state"`
+	Reason      string              `json:"reason,omitempty"`
+	Message     string              `json:"message,omitempty"`
+	RequestedBy string              `json:"requestedBy"`
+	CreatedAt   time.Time           `json:"createdAt"`
+	EndedAt     *time.Time          `json:"endedAt,omitempty"`
+	Deadline    time.Time           `json:"deadline"`
+	Progress    []NodeProgress      `json:"progress,omitempty"`
+	FleetRun    *FleetProgress      `json:"fleetRun,omitempty" doc:"how far the fleet change is"`
+	Replicas    *DeploymentProgress `json:"replicas,omitempty" doc:"how far the deployment is"`
+	Delivery    string              `json:"delivery,omitempty"`
+	Workflow    *WorkflowRef        `json:"workflow,omitempty"`
 }
 
 // NodeProgress is how far one node is: bytes fetched of total, and its state. Revision,
 // Generation and RevisionHash are what it holds now (no hash: deleted there); only the
 // progress of an operation has them.
 type NodeProgress struct {
-	Node         string     `json:"node"`
-	Role         fleet.Role `json:"role"`
-	State        string     `json:"state"`
-	Fetched      int64      `json:"fetched"`
-	Total        int64      `json:"total"`
-	Reason       string     `json:"reason,omitempty"`
-	Message      string     `json:"message,omitempty"`
-	Revision     int64      `json:"revision,omitempty"`
-	Generation   int64      `json:"generation,omitempty"`
-	RevisionHash fleet.Hash `json:"revisionHash,omitempty"`
+	Node         string `json:"node"`
+	Role         Role   `json:"role"`
+	State        string `json:"state"`
+	Fetched      int64  `json:"fetched"`
+	Total        int64  `json:"total"`
+	Reason       string `json:"reason,omitempty"`
+	Message      string `json:"message,omitempty"`
+	Revision     int64  `json:"revision,omitempty"`
+	Generation   int64  `json:"generation,omitempty"`
+	RevisionHash Hash   `json:"revisionHash,omitempty"`
 }
 
 // WorkflowRef is the workflow run to open in Temporal Web.
@@ -200,8 +198,8 @@ type Delivery struct {
 	Generation     int64          `json:"generation"`
 	FromRevision   int64          `json:"fromRevision" doc:"deployed before it, 0 where nothing was"`
 	FromGeneration int64          `json:"fromGeneration" doc:"the object's generation that fromRevision was released from"`
-	Action         fleet.Action   `json:"action"`
-	RevisionHash   fleet.Hash     `json:"revisionHash,omitempty"`
+	Action         Action         `json:"action"`
+	RevisionHash   Hash           `json:"revisionHash,omitempty"`
 	State          string         `json:"state"`
 	Phase          string         `json:"phase"`
 	Reason         string         `json:"reason,omitempty"`
@@ -220,17 +218,17 @@ type Delivery struct {
 // Orphans counts those that wait for an operator; Reconcile is the last comparison, without
 // the names that differ, and shown of one node only.
 type Node struct {
-	Name      string     `json:"name"`
-	Site      string     `json:"site"`
-	Role      fleet.Role `json:"role"`
-	Epoch     int64      `json:"epoch"`
-	Enrolled  bool       `json:"enrolled"`
-	Revoked   bool       `json:"revoked,omitempty"`
-	Ready     bool       `json:"ready"`
-	Instances int64      `json:"instances"`
-	Owed      int64      `json:"owed"`
-	Orphans   int64      `json:"orphans"`
-	Isolation string     `json:"isolation,omitempty" doc:"uid: it runs each project's commands as a separate user; none: it runs those of its site's project only; missing: it never reported it"`
+	Name      string `json:"name"`
+	Site      string `json:"site"`
+	Role      Role   `json:"role"`
+	Epoch     int64  `json:"epoch"`
+	Enrolled  bool   `json:"enrolled"`
+	Revoked   bool   `json:"revoked,omitempty"`
+	Ready     bool   `json:"ready"`
+	Instances int64  `json:"instances"`
+	Owed      int64  `json:"owed"`
+	Orphans   int64  `json:"orphans"`
+	Isolation string `json:"isolation,omitempty" doc:"uid: it runs each project's commands as a separate user; none: it runs those of its site's project only; missing: it never reported it"`
 	// Connection is the node's on the link.
 	Connection NodeConnection `json:"connection"`
 	// Key is missing while no region knows one.
@@ -260,10 +258,10 @@ const (
 
 // NodeConnection is where a node stands on the link; without one it is Disconnected.
 type NodeConnection struct {
-	ID       fleet.ConnectionID    `json:"id,omitempty"`
-	State    fleet.ConnectionState `json:"state" enum:"Registered,Active,Draining,Disconnected"`
-	Since    *time.Time            `json:"since,omitempty" doc:"of its stream; before that, of its registration"`
-	InFlight int                   `json:"inFlight" doc:"activities at work, as of its last heartbeats"`
+	ID       ConnectionID    `json:"id,omitempty"`
+	State    ConnectionState `json:"state" enum:"Registered,Active,Draining,Disconnected"`
+	Since    *time.Time      `json:"since,omitempty" doc:"of its stream; before that, of its registration"`
+	InFlight int             `json:"inFlight" doc:"activities at work, as of its last heartbeats"`
 }
 
 // RollbackRequest names the revision to go back to. Without one it is the deployed one when
@@ -316,10 +314,10 @@ type Token struct {
 // Artifact names uploaded bytes. While an upload is not complete, Upload and Offset say
 // where to continue (header Upload-Offset).
 type Artifact struct {
-	SHA256 fleet.Hash `json:"sha256,omitempty"`
-	Size   int64      `json:"size"`
-	Upload string     `json:"upload,omitempty"`
-	Offset int64      `json:"offset,omitempty"`
+	SHA256 Hash   `json:"sha256,omitempty"`
+	Size   int64  `json:"size"`
+	Upload string `json:"upload,omitempty"`
+	Offset int64  `json:"offset,omitempty"`
 }
 
 // Event is one committed change. ID resumes the stream after it (Last-Event-ID).

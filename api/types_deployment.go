@@ -2,38 +2,36 @@ package api
 
 import (
 	"time"
-
-	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
 // DeploymentPut declares a deployment: what one replica runs, how many there are, and where.
 // Durations are seconds.
 type DeploymentPut struct {
-	Project string               `json:"project,omitempty"`
-	Labels  map[string]string    `json:"labels,omitempty"`
-	Type    fleet.DeploymentType `json:"type,omitempty" enum:"process,cmd,vllm,tgi,sglang,nim,max,custom" doc:"process by default, which runs command as it is; cmd has port 8000 unless others are declared"`
-	Driver  fleet.Driver         `json:"driver,omitempty" enum:"process,docker" doc:"docker where there is an image, else process"`
-	Image   string               `json:"image,omitempty"`
-	Command []string             `json:"command,omitempty" doc:"in a container in place of the image's ENTRYPOINT; in it, in args, env and files, ${PORT}, ${PORT_NAME} and ${HOLDFAST_…} are replaced; $$ is a dollar"`
-	Args    []string             `json:"args,omitempty" doc:"follow command; without command they are for the image's ENTRYPOINT, or are added to those of the type where the first is an option"`
-	Env     map[string]string    `json:"env,omitempty"`
-	Files   []DeploymentFile     `json:"files,omitempty" doc:"written below the replica's working directory before it starts; HOLDFAST_CONFIG names the first"`
-	Ports   []fleet.ProcessPort  `json:"ports,omitempty" doc:"the first gets traffic and probes; port 0 is a free one of the node"`
-	Health  *fleet.HealthCheck   `json:"health,omitempty"`
-	Startup *fleet.Startup       `json:"startup,omitempty"`
+	Project string            `json:"project,omitempty"`
+	Labels  map[string]string `json:"labels,omitempty"`
+	Type    DeploymentType    `json:"type,omitempty" enum:"process,cmd,vllm,tgi,sglang,nim,max,custom" doc:"process by default, which runs command as it is; cmd has port 8000 unless others are declared"`
+	Driver  Driver            `json:"driver,omitempty" enum:"process,docker" doc:"docker where there is an image, else process"`
+	Image   string            `json:"image,omitempty"`
+	Command []string          `json:"command,omitempty" doc:"in a container in place of the image's ENTRYPOINT; in it, in args, env and files, ${PORT}, ${PORT_NAME} and ${HOLDFAST_…} are replaced; $$ is a dollar"`
+	Args    []string          `json:"args,omitempty" doc:"follow command; without command they are for the image's ENTRYPOINT, or are added to those of the type where the first is an option"`
+	Env     map[string]string `json:"env,omitempty"`
+	Files   []DeploymentFile  `json:"files,omitempty" doc:"written below the replica's working directory before it starts; HOLDFAST_CONFIG names the first"`
+	Ports   []ProcessPort     `json:"ports,omitempty" doc:"the first gets traffic and probes; port 0 is a free one of the node"`
+	Health  *HealthCheck      `json:"health,omitempty"`
+	Startup *Startup          `json:"startup,omitempty"`
 	// StopSeconds is the time between SIGTERM and SIGKILL.
-	StopSeconds     int                    `json:"stopSeconds,omitempty"`
-	PreStart        [][]string             `json:"preStart,omitempty" doc:"commands that must succeed before command starts"`
-	SharedMemory    Memory                 `json:"sharedMemory,omitempty" doc:"the size of a container's /dev/shm"`
-	Model           string                 `json:"model,omitempty" doc:"what a model server serves"`
-	ModelDefinition *fleet.ModelDefinition `json:"modelDefinition,omitempty" doc:"of type custom"`
-	Resources       DeploymentResources    `json:"resources,omitzero"`
-	Replicas        ReplicaCounts          `json:"replicas,omitzero"`
-	Placement       DeploymentPlacement    `json:"placement,omitzero"`
-	State           fleet.DesiredState     `json:"state,omitempty" enum:"started,stopped"`
-	Recovery        fleet.Recovery         `json:"recovery,omitzero"`
-	SecretEnv       []string               `json:"secretEnv,omitempty" doc:"names of env whose values are shown redacted"`
-	Reason          string                 `json:"reason,omitempty"`
+	StopSeconds     int                 `json:"stopSeconds,omitempty"`
+	PreStart        [][]string          `json:"preStart,omitempty" doc:"commands that must succeed before command starts"`
+	SharedMemory    Memory              `json:"sharedMemory,omitempty" doc:"the size of a container's /dev/shm"`
+	Model           string              `json:"model,omitempty" doc:"what a model server serves"`
+	ModelDefinition *ModelDefinition    `json:"modelDefinition,omitempty" doc:"of type custom"`
+	Resources       DeploymentResources `json:"resources,omitzero"`
+	Replicas        ReplicaCounts       `json:"replicas,omitzero"`
+	Placement       DeploymentPlacement `json:"placement,omitzero"`
+	State           DesiredState        `json:"state,omitempty" enum:"started,stopped"`
+	Recovery        Recovery            `json:"recovery,omitzero"`
+	SecretEnv       []string            `json:"secretEnv,omitempty" doc:"names of env whose values are shown redacted"`
+	Reason          string              `json:"reason,omitempty"`
 }
 
 // DeploymentFile is a file that each replica finds. Its content is never shown again: the
@@ -53,19 +51,19 @@ type DeploymentResources struct {
 // DeploymentPlacement selects the nodes that may run replicas: at any of Sites, in any of Pools, with
 // all Labels, offering all Modules; each is any when it is empty.
 type DeploymentPlacement struct {
-	Sites   []fleet.SiteName  `json:"sites,omitempty"`
-	Pools   []fleet.PoolName  `json:"pools,omitempty"`
+	Sites   []SiteName        `json:"sites,omitempty"`
+	Pools   []PoolName        `json:"pools,omitempty"`
 	Labels  map[string]string `json:"labels,omitempty"`
 	Modules []string          `json:"modules,omitempty"`
-	Spread  fleet.Spread      `json:"spread,omitempty" enum:"sites,nodes,none" doc:"sites by default"`
+	Spread  Spread            `json:"spread,omitempty" enum:"sites,nodes,none" doc:"sites by default"`
 }
 
 // PoolPut declares a pool: nodes of any of Sites, any of Nodes, with all Labels.
 type PoolPut struct {
 	Project     string            `json:"project,omitempty"`
 	Labels      map[string]string `json:"labels,omitempty"`
-	Sites       []fleet.SiteName  `json:"sites,omitempty"`
-	Nodes       []fleet.NodeName  `json:"nodes,omitempty"`
+	Sites       []SiteName        `json:"sites,omitempty"`
+	Nodes       []NodeName        `json:"nodes,omitempty"`
 	NodeLabels  map[string]string `json:"nodeLabels,omitempty" doc:"that nodes of the pool have, all of them"`
 	MaxReplicas int               `json:"maxReplicas,omitempty" doc:"on each node of the pool, 0 for no bound"`
 }
@@ -73,23 +71,23 @@ type PoolPut struct {
 // DeploymentStatus is the status of a deployment: where it stands, why, and what it waits for
 // until when.
 type DeploymentStatus struct {
-	State     fleet.DeploymentState `json:"state"`
-	Reason    string                `json:"reason,omitempty"`
-	Message   string                `json:"message,omitempty"`
-	Since     *time.Time            `json:"since,omitempty" doc:"of the state"`
-	Available bool                  `json:"available"`
+	State     DeploymentState `json:"state"`
+	Reason    string          `json:"reason,omitempty"`
+	Message   string          `json:"message,omitempty"`
+	Since     *time.Time      `json:"since,omitempty" doc:"of the state"`
+	Available bool            `json:"available"`
 	// Target is how many replicas there are to be now: scaling changes it, the spec bounds it.
 	Target   int           `json:"target"`
 	Replicas ReplicaTotals `json:"replicas"`
 	// Revision was released last; DeployingRevision is it as long as not every replica runs it.
-	Revision           int64                       `json:"revision"`
-	DeployingRevision  int64                       `json:"deployingRevision,omitempty"`
-	ObservedGeneration int64                       `json:"observedGeneration" doc:"of the spec, released last"`
-	ProcessVersion     int64                       `json:"processVersion"`
-	Awaited            string                      `json:"awaited,omitempty" doc:"what it waits for, in words"`
-	Until              *time.Time                  `json:"until,omitempty" doc:"when it continues by itself"`
-	Workflow           *WorkflowRef                `json:"workflow,omitempty"`
-	Conditions         []fleet.DeploymentCondition `json:"conditions"`
+	Revision           int64                 `json:"revision"`
+	DeployingRevision  int64                 `json:"deployingRevision,omitempty"`
+	ObservedGeneration int64                 `json:"observedGeneration" doc:"of the spec, released last"`
+	ProcessVersion     int64                 `json:"processVersion"`
+	Awaited            string                `json:"awaited,omitempty" doc:"what it waits for, in words"`
+	Until              *time.Time            `json:"until,omitempty" doc:"when it continues by itself"`
+	Workflow           *WorkflowRef          `json:"workflow,omitempty"`
+	Conditions         []DeploymentCondition `json:"conditions"`
 }
 
 // ReplicaTotals counts the replicas of a deployment by their states. Live ones whose nodes are not heard
@@ -106,60 +104,60 @@ type ReplicaTotals struct {
 // Replica is one running copy of a deployment, or one that has ended. Health is DEGRADED while
 // its node is not heard: what was said last may not be true any more.
 type Replica struct {
-	ID              fleet.ReplicaID     `json:"id"`
-	Deployment      string              `json:"deployment"`
-	Node            string              `json:"node"`
-	Site            string              `json:"site"`
-	State           fleet.ReplicaState  `json:"state"`
-	Health          fleet.ReplicaHealth `json:"health"`
-	Phase           fleet.ReplicaPhase  `json:"phase,omitempty" doc:"as its node says"`
-	Revision        int64               `json:"revision"`
-	ProcessVersion  int64               `json:"processVersion"`
-	Endpoint        string              `json:"endpoint,omitempty"`
-	Ports           map[string]int      `json:"ports,omitempty"`
-	PID             int                 `json:"pid,omitempty"`
-	Restarts        int                 `json:"restarts"`
-	Since           time.Time           `json:"since" doc:"of the state"`
-	StartupDeadline *time.Time          `json:"startupDeadline,omitempty" doc:"of one that is STARTING and whose process runs: its first probe has to succeed by then"`
-	Reason          string              `json:"reason,omitempty"`
-	Message         string              `json:"message,omitempty"`
-	CreatedAt       time.Time           `json:"createdAt"`
-	EndedAt         *time.Time          `json:"endedAt,omitempty"`
+	ID              ReplicaID      `json:"id"`
+	Deployment      string         `json:"deployment"`
+	Node            string         `json:"node"`
+	Site            string         `json:"site"`
+	State           ReplicaState   `json:"state"`
+	Health          ReplicaHealth  `json:"health"`
+	Phase           ReplicaPhase   `json:"phase,omitempty" doc:"as its node says"`
+	Revision        int64          `json:"revision"`
+	ProcessVersion  int64          `json:"processVersion"`
+	Endpoint        string         `json:"endpoint,omitempty"`
+	Ports           map[string]int `json:"ports,omitempty"`
+	PID             int            `json:"pid,omitempty"`
+	Restarts        int            `json:"restarts"`
+	Since           time.Time      `json:"since" doc:"of the state"`
+	StartupDeadline *time.Time     `json:"startupDeadline,omitempty" doc:"of one that is STARTING and whose process runs: its first probe has to succeed by then"`
+	Reason          string         `json:"reason,omitempty"`
+	Message         string         `json:"message,omitempty"`
+	CreatedAt       time.Time      `json:"createdAt"`
+	EndedAt         *time.Time     `json:"endedAt,omitempty"`
 }
 
 // DeploymentRevision is one content that was released.
 type DeploymentRevision struct {
-	Revision       int64      `json:"revision"`
-	Generation     int64      `json:"generation"`
-	ProcessVersion int64      `json:"processVersion"`
-	Definition     fleet.Hash `json:"definition" doc:"of what nodes run"`
-	CreatedBy      string     `json:"createdBy"`
-	CreatedAt      time.Time  `json:"createdAt"`
-	Reason         string     `json:"reason,omitempty"`
+	Revision       int64     `json:"revision"`
+	Generation     int64     `json:"generation"`
+	ProcessVersion int64     `json:"processVersion"`
+	Definition     Hash      `json:"definition" doc:"of what nodes run"`
+	CreatedBy      string    `json:"createdBy"`
+	CreatedAt      time.Time `json:"createdAt"`
+	Reason         string    `json:"reason,omitempty"`
 }
 
 // Decision is one line of what became of a deployment and its replicas, and why. One that came
 // several times in a row is a single line.
 type Decision struct {
-	At      time.Time       `json:"at"`
-	LastAt  time.Time       `json:"lastAt"`
-	Times   int             `json:"times"`
-	Replica fleet.ReplicaID `json:"replica,omitempty"`
-	Node    string          `json:"node,omitempty"`
-	From    string          `json:"from,omitempty"`
-	To      string          `json:"to,omitempty"`
-	Reason  string          `json:"reason"`
-	Message string          `json:"message,omitempty"`
-	Actor   string          `json:"actor,omitempty"`
+	At      time.Time `json:"at"`
+	LastAt  time.Time `json:"lastAt"`
+	Times   int       `json:"times"`
+	Replica ReplicaID `json:"replica,omitempty"`
+	Node    string    `json:"node,omitempty"`
+	From    string    `json:"from,omitempty"`
+	To      string    `json:"to,omitempty"`
+	Reason  string    `json:"reason"`
+	Message string    `json:"message,omitempty"`
+	Actor   string    `json:"actor,omitempty"`
 }
 
 // ReplicaLogChunk is output of one replica; Data is base64, because programs write what is no
 // text too.
 type ReplicaLogChunk struct {
-	Replica fleet.ReplicaID `json:"replica"`
-	Node    string          `json:"node"`
-	Offset  int64           `json:"offset"`
-	Data    string          `json:"data"`
+	Replica ReplicaID `json:"replica"`
+	Node    string    `json:"node"`
+	Offset  int64     `json:"offset"`
+	Data    string    `json:"data"`
 }
 
 // DeploymentTop is what the replicas of a deployment take, as sampled last.
@@ -180,12 +178,12 @@ type ResourceTotal struct {
 
 // ReplicaTop is what one replica takes; At is missing while there is no sample of it.
 type ReplicaTop struct {
-	ID     fleet.ReplicaID    `json:"id"`
-	Node   string             `json:"node"`
-	State  fleet.ReplicaState `json:"state"`
-	CPU    float64            `json:"cpu"`
-	Memory int64              `json:"memory"`
-	At     *time.Time         `json:"at,omitempty"`
+	ID     ReplicaID    `json:"id"`
+	Node   string       `json:"node"`
+	State  ReplicaState `json:"state"`
+	CPU    float64      `json:"cpu"`
+	Memory int64        `json:"memory"`
+	At     *time.Time   `json:"at,omitempty"`
 }
 
 // ScaleRequest asks for another target count, within the bounds of the spec.
@@ -196,9 +194,9 @@ type ScaleRequest struct {
 
 // DeploymentProgress is how far an operation of a deployment is.
 type DeploymentProgress struct {
-	State    fleet.DeploymentState `json:"state"`
-	Target   int                   `json:"target"`
-	Replicas ReplicaTotals         `json:"replicas"`
-	Awaited  string                `json:"awaited,omitempty"`
-	Until    *time.Time            `json:"until,omitempty"`
+	State    DeploymentState `json:"state"`
+	Target   int             `json:"target"`
+	Replicas ReplicaTotals   `json:"replicas"`
+	Awaited  string          `json:"awaited,omitempty"`
+	Until    *time.Time      `json:"until,omitempty"`
 }

@@ -2,8 +2,6 @@ package api
 
 import (
 	"time"
-
-	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
 // Cordon keeps new work away from a node: it takes over no lease and no execution, and keeps
@@ -26,10 +24,10 @@ type NodeDrainRequest struct {
 
 // NodeDrain is the drain of a node, under way or ended.
 type NodeDrain struct {
-	Operation string           `json:"operation" doc:"that asked last"`
-	Reason    string           `json:"reason"`
-	Force     bool             `json:"force,omitempty"`
-	Phase     fleet.DrainPhase `json:"phase" enum:"moving,draining,ended"`
+	Operation string     `json:"operation" doc:"that asked last"`
+	Reason    string     `json:"reason"`
+	Force     bool       `json:"force,omitempty"`
+	Phase     DrainPhase `json:"phase" enum:"moving,draining,ended"`
 	// Waits says for what, in a stable word; of one that ended, how.
 	Waits    string     `json:"waits,omitempty"`
 	Message  string     `json:"message,omitempty"`

@@ -2,8 +2,6 @@ package api
 
 import (
 	"time"
-
-	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
 // Explanation answers why a deployment is where it is: what is declared, what runs, what failed
@@ -27,30 +25,30 @@ type Explanation struct {
 // it and has not answered that (it may have started it again after it said that it ended), or it waits for
 // an operator, as an orphan of its node.
 type Uncounted struct {
-	ID     fleet.ReplicaID `json:"id"`
-	Node   string          `json:"node"`
-	Reason string          `json:"reason" enum:"told_to_end,never_known,over_cap"`
-	Since  time.Time       `json:"since"`
-	Hint   string          `json:"hint,omitempty" doc:"what to do"`
+	ID     ReplicaID `json:"id"`
+	Node   string    `json:"node"`
+	Reason string    `json:"reason" enum:"told_to_end,never_known,over_cap"`
+	Since  time.Time `json:"since"`
+	Hint   string    `json:"hint,omitempty" doc:"what to do"`
 }
 
 // ExplainedSpec is in short what is released of a declaration, which is of an earlier generation than what was
 // only written since.
 type ExplainedSpec struct {
-	Type           fleet.DeploymentType `json:"type"`
-	Driver         fleet.Driver         `json:"driver"`
-	Image          string               `json:"image,omitempty"`
-	Command        []string             `json:"command,omitempty"`
-	Model          string               `json:"model,omitempty"`
-	Ports          []fleet.ProcessPort  `json:"ports,omitempty"`
-	Health         *fleet.HealthCheck   `json:"health,omitempty"`
-	StartupSeconds float64              `json:"startupSeconds,omitempty"`
-	Resources      ResourceTotal        `json:"resources"`
-	Replicas       fleet.ReplicaBounds  `json:"replicas"`
-	Placement      DeploymentPlacement  `json:"placement"`
-	State          fleet.DesiredState   `json:"state"`
-	Recovery       fleet.Recovery       `json:"recovery"`
-	Generation     int64                `json:"generation"`
+	Type           DeploymentType      `json:"type"`
+	Driver         Driver              `json:"driver"`
+	Image          string              `json:"image,omitempty"`
+	Command        []string            `json:"command,omitempty"`
+	Model          string              `json:"model,omitempty"`
+	Ports          []ProcessPort       `json:"ports,omitempty"`
+	Health         *HealthCheck        `json:"health,omitempty"`
+	StartupSeconds float64             `json:"startupSeconds,omitempty"`
+	Resources      ResourceTotal       `json:"resources"`
+	Replicas       ReplicaBounds       `json:"replicas"`
+	Placement      DeploymentPlacement `json:"placement"`
+	State          DesiredState        `json:"state"`
+	Recovery       Recovery            `json:"recovery"`
+	Generation     int64               `json:"generation"`
 }
 
 // Cause is something that keeps a deployment from running as declared. A pause after failures is none: what
@@ -64,12 +62,12 @@ type Cause struct {
 
 // FailedOutput is the last that a failed replica wrote.
 type FailedOutput struct {
-	Replica fleet.ReplicaID `json:"replica"`
-	Node    string          `json:"node"`
-	Reason  string          `json:"reason,omitempty"`
-	Message string          `json:"message,omitempty"`
-	At      time.Time       `json:"at" doc:"of its end, or of the failure"`
-	Text    string          `json:"text" doc:"at most 4 KiB, from the start of a line"`
+	Replica ReplicaID `json:"replica"`
+	Node    string    `json:"node"`
+	Reason  string    `json:"reason,omitempty"`
+	Message string    `json:"message,omitempty"`
+	At      time.Time `json:"at" doc:"of its end, or of the failure"`
+	Text    string    `json:"text" doc:"at most 4 KiB, from the start of a line"`
 }
 
 // NodeFree is what a node has left for a replica. Why says why none goes there, "" when one
@@ -78,7 +76,7 @@ type NodeFree struct {
 	Node     string            `json:"node"`
 	Site     string            `json:"site"`
 	Labels   map[string]string `json:"labels,omitempty"`
-	Pools    []fleet.PoolName  `json:"pools,omitempty"`
+	Pools    []PoolName        `json:"pools,omitempty"`
 	Total    ResourceTotal     `json:"total"`
 	Free     ResourceTotal     `json:"free"`
 	Replicas int               `json:"replicas" doc:"of all deployments"`

@@ -3,25 +3,23 @@ package api
 import (
 	"encoding/json"
 	"time"
-
-	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
 // FleetPut declares a fleet change: what changes of which instances, and how it moves over
 // them in waves.
 type FleetPut struct {
-	Project          string              `json:"project,omitempty"`
-	Labels           map[string]string   `json:"labels,omitempty"`
-	Change           FleetChange         `json:"change"`
-	Selector         fleet.FleetSelector `json:"selector,omitzero"`
-	Waves            []fleet.FleetWave   `json:"waves,omitempty" doc:"taken in order; what none names comes in a last one"`
-	SuccessThreshold float64             `json:"successThreshold,omitempty" doc:"percentage of a wave that must succeed before the next begins; 100 less errorThreshold by default"`
-	ErrorThreshold   float64             `json:"errorThreshold,omitempty" doc:"percentage of a wave that may fail; one more stops the change"`
-	Windows          []fleet.Window      `json:"windows,omitempty" doc:"when sites may switch; outside of them a change is fetched and waits"`
-	BatchSize        int                 `json:"batchSize,omitempty" doc:"instances in one delivery, at most 1000, which is the default"`
-	SitesAtOnce      int                 `json:"sitesAtOnce,omitempty" doc:"sites that are delivered to at the same time, 4 by default, at most 64"`
-	DeadlineSeconds  int64               `json:"deadlineSeconds,omitempty" doc:"of a whole run, one day by default"`
-	Reason           string              `json:"reason,omitempty"`
+	Project          string            `json:"project,omitempty"`
+	Labels           map[string]string `json:"labels,omitempty"`
+	Change           FleetChange       `json:"change"`
+	Selector         FleetSelector     `json:"selector,omitzero"`
+	Waves            []FleetWave       `json:"waves,omitempty" doc:"taken in order; what none names comes in a last one"`
+	SuccessThreshold float64           `json:"successThreshold,omitempty" doc:"percentage of a wave that must succeed before the next begins; 100 less errorThreshold by default"`
+	ErrorThreshold   float64           `json:"errorThreshold,omitempty" doc:"percentage of a wave that may fail; one more stops the change"`
+	Windows          []Window          `json:"windows,omitempty" doc:"when sites may switch; outside of them a change is fetched and waits"`
+	BatchSize        int               `json:"batchSize,omitempty" doc:"instances in one delivery, at most 1000, which is the default"`
+	SitesAtOnce      int               `json:"sitesAtOnce,omitempty" doc:"sites that are delivered to at the same time, 4 by default, at most 64"`
+	DeadlineSeconds  int64             `json:"deadlineSeconds,omitempty" doc:"of a whole run, one day by default"`
+	Reason           string            `json:"reason,omitempty"`
 }
 
 // FleetChange is what changes of each instance: the template generation that it pins (0 is
@@ -35,32 +33,32 @@ type FleetChange struct {
 // FleetStatus is the status of a fleet change: where its newest run stands. PerWave has one
 // entry per wave, and only the answer for one fleet change has it.
 type FleetStatus struct {
-	Phase              string              `json:"phase"`
-	Run                int64               `json:"run"`
-	ObservedGeneration int64               `json:"observedGeneration"`
-	RollbackOf         int64               `json:"rollbackOf,omitempty"`
-	Wave               int                 `json:"wave"`
-	Waves              int                 `json:"waves"`
-	Counts             fleet.FleetCounts   `json:"counts"`
-	PerWave            []fleet.FleetCounts `json:"perWave,omitempty"`
-	Reason             string              `json:"reason,omitempty"`
-	Message            string              `json:"message,omitempty"`
-	Deadline           *time.Time          `json:"deadline,omitempty"`
-	Conditions         []Condition         `json:"conditions"`
+	Phase              string        `json:"phase"`
+	Run                int64         `json:"run"`
+	ObservedGeneration int64         `json:"observedGeneration"`
+	RollbackOf         int64         `json:"rollbackOf,omitempty"`
+	Wave               int           `json:"wave"`
+	Waves              int           `json:"waves"`
+	Counts             FleetCounts   `json:"counts"`
+	PerWave            []FleetCounts `json:"perWave,omitempty"`
+	Reason             string        `json:"reason,omitempty"`
+	Message            string        `json:"message,omitempty"`
+	Deadline           *time.Time    `json:"deadline,omitempty"`
+	Conditions         []Condition   `json:"conditions"`
 }
 
 // FleetRun is one going of a fleet change over its instances.
 type FleetRun struct {
-	Run        int64             `json:"run"`
-	Generation int64             `json:"generation"`
-	RollbackOf int64             `json:"rollbackOf,omitempty" doc:"the run that this one takes back"`
-	State      fleet.FleetState  `json:"state"`
-	Reason     string            `json:"reason,omitempty"`
-	Message    string            `json:"message,omitempty"`
-	Cancelling bool              `json:"cancelling,omitempty" doc:"its end was asked for and has not come yet"`
-	Wave       int               `json:"wave"`
-	Waves      int               `json:"waves"`
-	Counts     fleet.FleetCounts `json:"counts"`
+	Run        int64       `json:"run"`
+	Generation int64       `json:"generation"`
+	RollbackOf int64       `json:"rollbackOf,omitempty" doc:"the run that this one takes back"`
+	State      FleetState  `json:"state"`
+	Reason     string      `json:"reason,omitempty"`
+	Message    string      `json:"message,omitempty"`
+	Cancelling bool        `json:"cancelling,omitempty" doc:"its end was asked for and has not come yet"`
+	Wave       int         `json:"wave"`
+	Waves      int         `json:"waves"`
+	Counts     FleetCounts `json:"counts"`
 
 	RequestedBy string     `json:"requestedBy"`
 	CreatedAt   time.Time  `json:"createdAt"`
@@ -71,32 +69,32 @@ type FleetRun struct {
 // FleetTarget is one instance of a run. Before is the revision that was desired when the
 // run released its own, Delivery the last one that brought it.
 type FleetTarget struct {
-	Site      string                 `json:"site"`
-	Instance  string                 `json:"instance"`
-	Wave      int                    `json:"wave"`
-	State     fleet.FleetTargetState `json:"state"`
-	Revision  int64                  `json:"revision,omitempty"`
-	Before    int64                  `json:"before,omitempty"`
-	Tries     int                    `json:"tries"`
-	Delivery  string                 `json:"delivery,omitempty"`
-	Reason    string                 `json:"reason,omitempty"`
-	Message   string                 `json:"message,omitempty"`
-	UpdatedAt time.Time              `json:"updatedAt"`
+	Site      string           `json:"site"`
+	Instance  string           `json:"instance"`
+	Wave      int              `json:"wave"`
+	State     FleetTargetState `json:"state"`
+	Revision  int64            `json:"revision,omitempty"`
+	Before    int64            `json:"before,omitempty"`
+	Tries     int              `json:"tries"`
+	Delivery  string           `json:"delivery,omitempty"`
+	Reason    string           `json:"reason,omitempty"`
+	Message   string           `json:"message,omitempty"`
+	UpdatedAt time.Time        `json:"updatedAt"`
 }
 
 // FleetProgress is how far the run of a fleet change is that an operation speaks of.
 type FleetProgress struct {
-	Run    int64             `json:"run"`
-	State  fleet.FleetState  `json:"state"`
-	Wave   int               `json:"wave"`
-	Waves  int               `json:"waves"`
-	Counts fleet.FleetCounts `json:"counts" doc:"of all waves"`
+	Run    int64       `json:"run"`
+	State  FleetState  `json:"state"`
+	Wave   int         `json:"wave"`
+	Waves  int         `json:"waves"`
+	Counts FleetCounts `json:"counts" doc:"of all waves"`
 }
 
 // FleetTurn is a verb of a fleet change.
 type FleetTurn struct {
 	Verb    string
-	On      fleet.FleetEvent // that it asks of the run; "" begins or joins one
+	On      FleetEvent // that it asks of the run; "" begins or joins one
 	Summary string
 }
 
@@ -104,10 +102,10 @@ type FleetTurn struct {
 func FleetTurns() []FleetTurn {
 	return []FleetTurn{
 		{"run", "", "Run what is declared, or join the run that is under way"},
-		{"pause", fleet.FleetPause, "Begin no further deliveries; those under way end"},
-		{"resume", fleet.FleetResume, "Resume a paused or stopped run"},
-		{"cancel", fleet.FleetCancel, "End the run; what it changed stays changed"},
-		{"retry", fleet.FleetRetry, "Try those instances again that failed, and no others"},
-		{"rollback", fleet.FleetRollback, "Write again what each instance had before the run, in waves as well"},
+		{"pause", FleetPause, "Begin no further deliveries; those under way end"},
+		{"resume", FleetResume, "Resume a paused or stopped run"},
+		{"cancel", FleetCancel, "End the run; what it changed stays changed"},
+		{"retry", FleetRetry, "Try those instances again that failed, and no others"},
+		{"rollback", FleetRollback, "Write again what each instance had before the run, in waves as well"},
 	}
 }

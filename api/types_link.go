@@ -2,21 +2,19 @@ package api
 
 import (
 	"time"
-
-	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
 // Provider is a live connection of the link.
 type Provider struct {
-	ID              fleet.ConnectionID    `json:"id"`
-	Provider        string                `json:"provider"`
-	Identity        string                `json:"identity" doc:"who has proven to be it: node:NAME or token:ID"`
-	Node            string                `json:"node,omitempty"`
-	ModuleNamespace string                `json:"moduleNamespace,omitempty"`
-	Group           string                `json:"group,omitempty"`
-	Executor        string                `json:"executor,omitempty"`
-	Modules         []string              `json:"modules,omitempty"`
-	State           fleet.ConnectionState `json:"state"`
+	ID              ConnectionID    `json:"id"`
+	Provider        string          `json:"provider"`
+	Identity        string          `json:"identity" doc:"who has proven to be it: node:NAME or token:ID"`
+	Node            string          `json:"node,omitempty"`
+	ModuleNamespace string          `json:"moduleNamespace,omitempty"`
+	Group           string          `json:"group,omitempty"`
+	Executor        string          `json:"executor,omitempty"`
+	Modules         []string        `json:"modules,omitempty"`
+	State           ConnectionState `json:"state"`
 	// TakesWork is false from the moment on that a drain was asked for.
 	TakesWork    bool           `json:"takesWork"`
 	Since        time.Time      `json:"since" doc:"of its state's stream; before that, of its registration"`

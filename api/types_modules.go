@@ -3,8 +3,6 @@ package api
 import (
 	"encoding/json"
 	"time"
-
-	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
 // Module is what providers offer under one name. The schemas are those of the newest member.
@@ -21,11 +19,11 @@ type Module struct {
 
 // ModuleMember is a connection that offers a module.
 type ModuleMember struct {
-	Connection string                `json:"connection"`
-	Provider   string                `json:"provider"`
-	Node       string                `json:"node,omitempty"`
-	Executor   string                `json:"executor"`
-	State      fleet.ConnectionState `json:"state"`
-	Draining   bool                  `json:"draining,omitempty"`
-	Since      time.Time             `json:"since"`
+	Connection string          `json:"connection"`
+	Provider   string          `json:"provider"`
+	Node       string          `json:"node,omitempty"`
+	Executor   string          `json:"executor"`
+	State      ConnectionState `json:"state"`
+	Draining   bool            `json:"draining,omitempty"`
+	Since      time.Time       `json:"since"`
 }

@@ -2,8 +2,6 @@ package api
 
 import (
 	"time"
-
-	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
 // Reconcile is one comparison of a node with its site's expected set. Reason says what asked
@@ -48,17 +46,17 @@ type Differs struct {
 // approved, unless the node holds another revision by then; a replica is ended at once, or when its
 // node is there. Of a replica deployment and revision are what its node knows.
 type Orphan struct {
-	Instance     string             `json:"instance,omitempty"`
-	Replica      string             `json:"replica,omitempty" doc:"12 hex digits"`
-	Deployment   string             `json:"deployment,omitempty"`
-	Phase        fleet.ReplicaPhase `json:"phase,omitempty" doc:"of a replica, by its node's last word"`
-	Revision     int64              `json:"revision"`
-	Era          int64              `json:"era,omitempty"`
-	RevisionHash fleet.Hash         `json:"revisionHash,omitempty"`
-	Reason       string             `json:"reason" enum:"never_known,over_cap"`
-	Since        time.Time          `json:"since"`
-	ApprovedBy   string             `json:"approvedBy,omitempty"`
-	ApprovedAt   *time.Time         `json:"approvedAt,omitempty"`
+	Instance     string       `json:"instance,omitempty"`
+	Replica      string       `json:"replica,omitempty" doc:"12 hex digits"`
+	Deployment   string       `json:"deployment,omitempty"`
+	Phase        ReplicaPhase `json:"phase,omitempty" doc:"of a replica, by its node's last word"`
+	Revision     int64        `json:"revision"`
+	Era          int64        `json:"era,omitempty"`
+	RevisionHash Hash         `json:"revisionHash,omitempty"`
+	Reason       string       `json:"reason" enum:"never_known,over_cap"`
+	Since        time.Time    `json:"since"`
+	ApprovedBy   string       `json:"approvedBy,omitempty"`
+	ApprovedAt   *time.Time   `json:"approvedAt,omitempty"`
 }
 
 // OrphanApproval names the orphans that a node may drop, or all that are listed.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -79,4 +80,25 @@ func (c cli) json(t *testing.T, into any, code int, args ...string) {
 	t.Helper()
 	out, said := c.call(t, code, append(args, "-o", "json")...)
 	require.NoError(t, json.Unmarshal([]byte(out), into), "holdfast %v\n%s%s", args, out, said)
+}
+
+// servesAnotherModule runs the client of examples/client, a module outside the workspace.
+func (s *stack) servesAnotherModule(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "client")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", path, ".")
+	build.Dir, build.Env = filepath.Join("..", "examples", "client"), append(os.Environ(), "GOWORK=off")
+	out, err := build.CombinedOutput()
+	require.NoError(t, err, string(out))
+	run := func(name string) (string, error) {
+		client := exec.CommandContext(t.Context(), path, "-region", s.doc.API, "-site", "plant-1", "-name", name)
+		client.Env = append(os.Environ(), "HOLDFAST_TOKEN="+s.doc.Token)
+		out, err := client.CombinedOutput()
+		return strings.TrimSpace(string(out)), err
+	}
+	said, err := run("elsewhere")
+	require.NoError(t, err, said)
+	require.Equal(t, "elsewhere succeeded", said)
+	said, err = run("Elsewhere")
+	require.Error(t, err)
+	require.Contains(t, said, "name")
 }

@@ -55,4 +55,5 @@ func TestE2EInput(t *testing.T) {
 	s := startStack(t, 1)
 	t.Run("bad", s.refusesBadInput)
 	t.Run("of any size", s.takesAnySize)
+	t.Run("of another module", s.servesAnotherModule)
 }

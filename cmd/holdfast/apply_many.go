@@ -70,7 +70,7 @@ func (c *cli) applyMany(ctx context.Context, s *applySettings, f *mutationFlags)
 
 // pastOf is the verb in the line of an applied object.
 var pastOf = map[string]string{
-	api.ActionCreate: "created", api.ActionChange: "changed", api.ActionDelete: "deleted", api.ActionUnchanged: "unchanged",
+	api.PlanCreate: "created", api.PlanChange: "changed", api.PlanDelete: "deleted", api.PlanUnchanged: "unchanged",
 }
 
 // applied records the result for one object.
@@ -92,7 +92,7 @@ func (ch *changer) applied(s *savedPlan, o api.AppliedObject) {
 	}
 	text := first(pastOf[o.Action], o.Action)
 	switch {
-	case o.Operation != nil && o.Action == api.ActionDelete:
+	case o.Operation != nil && o.Action == api.PlanDelete:
 		text = "delete accepted"
 	case o.Generation > 0:
 		text += fmt.Sprintf(", generation %d", o.Generation)
@@ -100,7 +100,7 @@ func (ch *changer) applied(s *savedPlan, o api.AppliedObject) {
 	switch {
 	case o.Operation != nil:
 		text += ", operation " + clean(o.Operation.ID)
-	case key.Kind == fleet.KindInstance && o.Action != api.ActionDelete:
+	case key.Kind == fleet.KindInstance && o.Action != api.PlanDelete:
 		text += ", nothing to deliver"
 	}
 	fmt.Fprintf(ch.stdout, "%s %s\n", key, text)

@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/compose"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi"
 	"github.com/holdfast-io/holdfast/internal/identity"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/internal/testkit"
@@ -40,13 +41,13 @@ func newRealRegion(t *testing.T) (*shell, *postgres.Store) {
 }
 
 // shellOn speaks to the region's own handlers over a store.
-func shellOn(t *testing.T, store *postgres.Store, executor api.Executor) *shell {
+func shellOn(t *testing.T, store *postgres.Store, executor httpapi.Executor) *shell {
 	t.Helper()
 	hash := identity.HashToken(regionToken)
 	_, err := store.AddAPIToken(t.Context(), postgres.APIToken{Hash: hash[:], Role: "admin", Note: "test", CreatedBy: "test"})
 	require.NoError(t, err)
 	limits := compose.DefaultLimits()
-	handler, err := api.New(api.Deps{
+	handler, err := httpapi.New(httpapi.Deps{
 		Store: store, Waker: wakeNobody{}, NodeStarted: func(context.Context, fleet.NodeName) error { return nil },
 		Flatten: compose.NewBudget(2 * int64(limits.MaxBytes)), Limits: limits, Region: testkit.Region,
 		PendingTTL: time.Minute, OperationLimit: time.Minute, Now: time.Now, Log: slog.New(slog.DiscardHandler),

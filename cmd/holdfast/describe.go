@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi"
 )
 
 const describedDeliveries = 5
@@ -49,7 +50,7 @@ func (c *cli) describe(ctx context.Context, client *api.Client, k kind, name str
 			return err
 		}
 		if o, ok := it.value.(api.Object); ok {
-			o.Spec = api.RedactSpec(o.Spec)
+			o.Spec = httpapi.RedactSpec(o.Spec)
 			it.value = o
 		}
 		return c.print(single(k.header, it))
@@ -106,7 +107,7 @@ func (c *cli) describeObject(o api.Object, etag string) {
 		}
 	}
 	// Redact regardless of the token's role: the output is often shown to other people.
-	_ = c.section("Spec", api.RedactSpec(o.Spec)) // JSON is valid YAML; a lost terminal shows below
+	_ = c.section("Spec", httpapi.RedactSpec(o.Spec)) // JSON is valid YAML; a lost terminal shows below
 }
 
 // describeInstance writes its state on each node, and its last deliveries.

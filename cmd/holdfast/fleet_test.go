@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/declare"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
@@ -236,7 +237,7 @@ func TestApplyFleet(t *testing.T) {
 		require.Equal(t, "ticket 1", put.Reason)
 		require.Equal(t, map[string]string{"line": "a"}, put.Labels)
 		require.JSONEq(t, `{"speed":45,"limits":{"pressure":180}}`, string(put.Change.Patch))
-		require.NoError(t, api.CheckFleet(put))
+		require.NoError(t, declare.CheckFleet(put))
 
 		newShell(t, r).ok("apply", "-f", example, "--deploy=false")
 		require.Equal(t, "deploy=false", r.last().query)

@@ -14,6 +14,7 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/declare"
 	"github.com/holdfast-io/holdfast/internal/documents"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
@@ -74,7 +75,7 @@ func (m *manifest) checkSite() error {
 	if err := m.adopt(&m.site.Project, &m.site.Labels); err != nil {
 		return err
 	}
-	return checked(api.DeclareSite(m.site))
+	return checked(declare.Site(m.site))
 }
 
 func (m *manifest) checkTemplate() error {
@@ -87,7 +88,7 @@ func (m *manifest) checkTemplate() error {
 	if len(m.template.Base) == 0 {
 		return errors.New("spec: base is required")
 	}
-	return checked(api.DeclareTemplate(m.Name, m.template))
+	return checked(declare.Template(m.Name, m.template))
 }
 
 func (m *manifest) checkInstance() error {
@@ -125,7 +126,7 @@ func (m *manifest) checkFleet() error {
 	if err := m.adopt(&m.fleet.Project, &m.fleet.Labels); err != nil {
 		return err
 	}
-	return inSpec(api.CheckFleet(m.fleet))
+	return inSpec(declare.CheckFleet(m.fleet))
 }
 
 // readFiles replaces configFile and artifactFile with config and artifact.

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/declare"
 )
 
 func (m *manifest) checkPool() error {
@@ -17,7 +18,7 @@ func (m *manifest) checkPool() error {
 	if err := m.adopt(&m.pool.Project, &m.pool.Labels); err != nil {
 		return err
 	}
-	return checked(api.DeclarePool(m.pool))
+	return checked(declare.Pool(m.pool))
 }
 
 func (m *manifest) checkDeployment() error {
@@ -31,7 +32,7 @@ func (m *manifest) checkDeployment() error {
 	if err := m.readContents(); err != nil {
 		return inSpec(err)
 	}
-	return inSpec(api.CheckDeployment(in.DeploymentPut))
+	return inSpec(declare.CheckDeployment(in.DeploymentPut))
 }
 
 // readContents replaces contentFile with content.

@@ -9,7 +9,7 @@ import (
 
 // marks are the prefixes of a plan's lines, and their colours on a terminal.
 var planMarks = map[string]struct{ mark, colour string }{
-	api.ActionCreate: {"+", "32"}, api.ActionChange: {"~", "33"}, api.ActionDelete: {"-", "31"},
+	api.PlanCreate: {"+", "32"}, api.PlanChange: {"~", "33"}, api.PlanDelete: {"-", "31"},
 	"add": {"+", "32"}, "replace": {"~", "33"}, "remove": {"-", "31"},
 }
 
@@ -27,7 +27,7 @@ func (c *cli) showPlan(p api.Plan) error {
 		return c.printValue(p)
 	case formatName:
 		for _, o := range p.Objects {
-			if o.Problem == nil && o.Action != api.ActionUnchanged {
+			if o.Problem == nil && o.Action != api.PlanUnchanged {
 				fmt.Fprintln(c.stdout, keyOf(o.PlanKey))
 			}
 		}
@@ -50,7 +50,7 @@ func (p planPicture) object(o api.PlanObject) {
 	case o.Problem != nil:
 		p.line(0, "!", refusedColour, fmt.Sprintf("%s refused: %s", clean(keyOf(o.PlanKey).String()), clean(problem{*o.Problem}.kind())))
 		return
-	case o.Action == api.ActionUnchanged:
+	case o.Action == api.PlanUnchanged:
 		return
 	}
 	m := planMarks[o.Action]
@@ -74,7 +74,7 @@ func (p planPicture) object(o api.PlanObject) {
 }
 
 func (p planPicture) nodes(o api.PlanObject, n api.PlanNodes) {
-	if n.Hash == "" && o.Action == api.ActionCreate {
+	if n.Hash == "" && o.Action == api.PlanCreate {
 		return
 	}
 	names := make([]string, len(n.Nodes))

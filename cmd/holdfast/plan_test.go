@@ -154,7 +154,7 @@ func TestApplyPlan(t *testing.T) {
 		var list struct{ Items []outcome }
 		require.NoError(t, json.Unmarshal([]byte(got.stdout), &list))
 		require.Len(t, list.Items, 4)
-		require.Equal(t, api.ActionDelete, list.Items[2].Action)
+		require.Equal(t, api.PlanDelete, list.Items[2].Action)
 		require.Equal(t, string(fleet.OperationDelete), list.Items[2].Operation.Kind)
 		s.ok("get", "project", "other")
 		got = s.ok("apply", "-f", less, "--apply-set", "line", "--prune", "--wait=false")

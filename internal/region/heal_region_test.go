@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/compose"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi"
 	"github.com/holdfast-io/holdfast/internal/identity"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/internal/testkit"
@@ -35,7 +36,7 @@ type healRegion struct {
 	pool    *pgxpool.Pool
 	store   *postgres.Store
 	server  *server
-	handler *api.Handler
+	handler *httpapi.Handler
 	admin   string
 	work    activities.Reconciles
 	visits  activities.Instances
@@ -71,7 +72,7 @@ func openHealRegion(t *testing.T) *healRegion {
 	none := func(context.Context) ([]string, error) { return nil, nil }
 	r.sweep = &operationsSweep{store: store, flows: flows, waker: again, doors: doors, live: none, lately: none, closed: func([]fleet.OperationEnded) {}}
 	limits := compose.DefaultLimits()
-	r.handler, err = api.New(api.Deps{
+	r.handler, err = httpapi.New(httpapi.Deps{
 		Store: store, Waker: healCrowd{r, flows}, NodeStarted: r.server.nodeStarted,
 		Flatten: compose.NewBudget(int64(limits.MaxBytes)), Limits: limits, Region: testkit.Region,
 		PendingTTL: workflows.DefaultPendingTTL, OperationLimit: r.server.operationLimit(), Now: healNow, Log: log,

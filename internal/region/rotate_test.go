@@ -22,6 +22,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/compose"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/guardian"
+	"github.com/holdfast-io/holdfast/internal/httpapi"
 	"github.com/holdfast-io/holdfast/internal/identity"
 	"github.com/holdfast-io/holdfast/internal/node"
 	"github.com/holdfast-io/holdfast/internal/postgres"
@@ -53,7 +54,7 @@ func newKeyWorld(t *testing.T) *keyWorld {
 	require.NoError(t, db.Close(t.Context()))
 	w := &keyWorld{t: t, store: store, dir: t.TempDir(), refused: make(chan string, 100)}
 	limits := compose.DefaultLimits()
-	handler, err := api.New(api.Deps{
+	handler, err := httpapi.New(httpapi.Deps{
 		Store: store, Waker: noWaker{}, NodeStarted: func(context.Context, fleet.NodeName) error { return nil }, Flatten: compose.NewBudget(int64(limits.MaxBytes)), Limits: limits,
 		Region: testkit.Region, PendingTTL: time.Minute, OperationLimit: time.Minute, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 		Refused: func(r audit.Refusal) { w.refused <- r.Reason },

@@ -16,12 +16,12 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-io/holdfast/activities"
-	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/certs"
 	"github.com/holdfast-io/holdfast/internal/compose"
 	"github.com/holdfast-io/holdfast/internal/definition"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi"
 	"github.com/holdfast-io/holdfast/internal/identity"
 	"github.com/holdfast-io/holdfast/internal/lease/boottime"
 	"github.com/holdfast-io/holdfast/internal/link"
@@ -82,7 +82,7 @@ type server struct {
 	flows    *workflows.Client
 	again    *waker
 	ends     *postgres.Ends
-	handler  *api.Handler
+	handler  *httpapi.Handler
 	// definitions generate what replicas run.
 	definitions *definition.Registry
 	tls         *tls.Config // nil in the clear
@@ -262,9 +262,9 @@ func (s *server) operationLimit() time.Duration {
 // flattenShare is how many configs of the largest size may be flattened concurrently.
 const flattenShare = 2
 
-func (s *server) api(stopping <-chan struct{}) (*api.Handler, error) {
+func (s *server) api(stopping <-chan struct{}) (*httpapi.Handler, error) {
 	limits := compose.DefaultLimits()
-	return api.New(api.Deps{
+	return httpapi.New(httpapi.Deps{
 		Store: s.store, Waker: &crowdWaker{store: s.store, flows: s.flows, log: s.log}, NodeStarted: s.nodeStarted,
 		Executor: s.modules, Definitions: s.definitions,
 		Flatten: compose.NewBudget(flattenShare * int64(limits.MaxBytes)), Limits: limits,
@@ -295,7 +295,7 @@ const (
 
 func (s *server) serve(ctx context.Context, l net.Listener) error {
 	s.log.Info("serving", "address", l.Addr().String(), "region", s.cfg.Region, "build", s.cfg.Build)
-	return s.serveHTTP(ctx, l, api.DoorHTTP, s.tracer.serving(s.handler), s.tls)
+	return s.serveHTTP(ctx, l, httpapi.DoorHTTP, s.tracer.serving(s.handler), s.tls)
 }
 
 // serveProbes serves the probes and metrics of a process of any role. It uses TLS if the other listeners do, but
@@ -324,7 +324,7 @@ func (s *server) serveHTTP(ctx context.Context, l net.Listener, door string, han
 		Handler: handler, ReadHeaderTimeout: headerLimit, IdleTimeout: idleLimit, MaxHeaderBytes: maxHeaders,
 		ConnContext: strangers.With,
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
-		TLSConfig:   security, ErrorLog: certs.ErrorLog(api.DoorHTTP, s.log, s.refusals.Refuse),
+		TLSConfig:   security, ErrorLog: certs.ErrorLog(httpapi.DoorHTTP, s.log, s.refusals.Refuse),
 	}
 	serve := h.Serve
 	if security != nil {

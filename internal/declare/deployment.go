@@ -1,0 +1,90 @@
+package declare
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/compose"
+	"github.com/holdfast-io/holdfast/internal/definition"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// Made is a checked declaration with the bodies that it refers to, none of them stored.
+type Made struct {
+	Spec       fleet.DeploymentSpec
+	Files      map[fleet.Hash]string
+	Definition []byte
+}
+
+// Content names the definition.
+func (m Made) Content() fleet.Content {
+	return fleet.Content{Kind: fleet.ContentJSON, Hash: compose.HashOf(m.Definition), Size: int64(len(m.Definition))}
+}
+
+// Deployment checks a declaration and generates what nodes are to run of it.
+func Deployment(by *definition.Registry, put api.DeploymentPut) (Made, error) {
+	m := Made{Files: map[fleet.Hash]string{}}
+	if err := checkBounds(put.Replicas); err != nil {
+		return m, err
+	}
+	m.Spec = deploymentSpecOf(put, m.Files).WithDefaults()
+	return m, m.Generate(by)
+}
+
+// checkBounds refuses a bound that is none, and those that contradict each other: in a spec a first count
+// of 0 says that none was given, here it was written.
+func checkBounds(c api.ReplicaCounts) error {
+	if most := c.Max; most != nil && *most == 0 {
+		return fleet.Errorf(fleet.Invalid, "invalid max 0").At("/replicas/max").
+			WithHint(`to run none, declare "state": "stopped", or scale to 0 where min is 0`)
+	}
+	return c.Bounds().Validate()
+}
+
+// Generate makes the definition of the spec.
+func (m *Made) Generate(by *definition.Registry) error {
+	var err error
+	_, m.Definition, err = by.Generate(m.Spec, m.Files)
+	return ofPut(err)
+}
+
+// CheckDeployment refuses what is wrong in a declaration whatever the settings of the region.
+func CheckDeployment(put api.DeploymentPut) error {
+	if err := checkBounds(put.Replicas); err != nil {
+		return err
+	}
+	return ofPut(definition.Check(deploymentSpecOf(put, map[fleet.Hash]string{})))
+}
+
+// deploymentSpecOf is the spec of a declaration; the contents of its files go into files.
+func deploymentSpecOf(put api.DeploymentPut, files map[fleet.Hash]string) fleet.DeploymentSpec {
+	spec := fleet.DeploymentSpec{
+		Type: put.Type, Model: put.Model, ModelDefinition: put.ModelDefinition,
+		Process: fleet.Process{
+			Driver: put.Driver, Image: put.Image, Command: put.Command, Args: put.Args, Env: put.Env, Ports: put.Ports, Health: put.Health,
+			Startup: put.Startup, StopSeconds: put.StopSeconds, PreStart: put.PreStart, SharedMemory: int64(put.SharedMemory),
+		},
+		Resources: fleet.Resources{CPU: put.Resources.CPU, Memory: int64(put.Resources.Memory), GPUs: put.Resources.GPUs},
+		Replicas:  put.Replicas.Bounds(), Placement: fleet.PlacementSpec(put.Placement), State: put.State, Recovery: put.Recovery,
+		SecretEnv: put.SecretEnv,
+	}
+	for _, f := range put.Files {
+		body := fleet.Content{Kind: fleet.ContentArtifact, Hash: compose.HashOf([]byte(f.Content)), Size: int64(len(f.Content))}
+		files[body.Hash] = f.Content
+		spec.Process.Files = append(spec.Process.Files, fleet.ProcessFile{Path: f.Path, Body: &body})
+	}
+	return spec
+}
+
+// ofPut turns a place in a spec into one in the body of its PUT, where what runs stands flat.
+func ofPut(err error) error {
+	var e *fleet.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	if field, inProcess := strings.CutPrefix(e.Field, "/process"); inProcess && (field == "" || field[0] == '/') {
+		return e.At(fleet.CutField(field))
+	}
+	return err
+}

@@ -1,0 +1,44 @@
+// Package declare makes the specs of declarations, and refuses what is wrong in them. The CLI asks it before it sends
+// anything, and the region before it stores anything. Errors name places in the body of a PUT.
+package declare
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// Site makes the spec of a site.
+func Site(put api.SitePut) (fleet.SiteSpec, error) {
+	spec := fleet.SiteSpec{Nodes: []fleet.SiteNode{}, OnIsolation: put.OnIsolation, AutoFailback: put.AutoFailback}
+	for _, n := range put.Nodes {
+		spec.Nodes = append(spec.Nodes, fleet.SiteNode{Name: fleet.NodeName(n.Name), Role: n.Role})
+	}
+	return spec, spec.Validate()
+}
+
+// Pool makes the spec of a pool.
+func Pool(put api.PoolPut) (fleet.PoolSpec, error) {
+	spec := fleet.PoolSpec{Sites: put.Sites, Nodes: put.Nodes, Labels: put.NodeLabels, MaxReplicas: put.MaxReplicas}
+	return spec, ofPool(spec.Validate())
+}
+
+// ofPool turns a place in a spec into one in the body of its PUT, where labels are the object's.
+func ofPool(err error) error {
+	var e *fleet.Error
+	if errors.As(err, &e) && (e.Field == "/labels" || strings.HasPrefix(e.Field, "/labels/")) {
+		return e.At("/nodeLabels" + strings.TrimPrefix(e.Field, "/labels"))
+	}
+	return err
+}
+
+// Template makes the spec of the template of a name, without its base.
+func Template(name string, put api.TemplatePut) (fleet.TemplateSpec, error) {
+	spec := fleet.TemplateSpec{Secrets: put.Secrets}
+	for _, pin := range put.Compositions {
+		spec.Compositions = append(spec.Compositions, fleet.TemplatePin{Name: fleet.TemplateName(pin)})
+	}
+	return spec, spec.Validate(fleet.TemplateName(name))
+}

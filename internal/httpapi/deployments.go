@@ -1,0 +1,167 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+
+	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/declare"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+)
+
+// CreateParams come with a PUT that may be for a new object only.
+type CreateParams struct {
+	IfNoneMatch string `header:"If-None-Match" doc:"* for an object that must not exist yet"`
+}
+
+// bind has a write refused where there is such an object already.
+func (p CreateParams) bind(w *postgres.Write) error {
+	switch {
+	case p.IfNoneMatch == "":
+		return nil
+	case p.IfNoneMatch != "*":
+		return fleet.Errorf(fleet.Invalid, "invalid If-None-Match: want *").At("If-None-Match").WithHint("to change an existing object, use If-Match")
+	case w.IfMatch != 0:
+		return fleet.Errorf(fleet.Invalid, "If-Match and If-None-Match exclude each other").At("If-None-Match").WithHint("send only one of them")
+	}
+	w.IfMatch = postgres.NoVersion
+	return nil
+}
+
+type putDeploymentInput struct {
+	NameParam
+	MutationParams
+	CreateParams
+	Deploy  bool   `query:"deploy" default:"true" doc:"false writes the spec and releases nothing"`
+	Project string `query:"project" maxLength:"63" format:"name" doc:"where the body names none"`
+}
+
+type listDeploymentsInput struct {
+	ListParams
+	Ended bool `query:"ended" doc:"only those that have ended and are declared no more, as long as their record is kept"`
+}
+
+const deploymentPath = "/api/v1/deployments/{name}"
+
+func (s *server) mountDeployments(fleet.DeclaredKind) {
+	put := endpoint(http.MethodPut, deploymentPath, "put-deployment", "Declare a deployment and have it run")
+	put.DefaultStatus = http.StatusAccepted
+	register(s, forOperators, put, s.putDeployment)
+	takes[api.DeploymentPut](s, put)
+	register(s, forViewers, endpoint(http.MethodGet, deploymentPath, "get-deployment", "Read a deployment"),
+		func(ctx context.Context, in *getInput) (*objectOutput, error) {
+			return s.getObject(ctx, deploymentKey(in.Name), s.deploymentStatuses)
+		})
+	register(s, forViewers, endpoint(http.MethodGet, "/api/v1/deployments", "list-deployments", "List deployments"),
+		func(ctx context.Context, in *listDeploymentsInput) (*objectsOutput, error) {
+			if in.Ended {
+				return s.listEnded(ctx, in.ListParams)
+			}
+			return s.listObjects(ctx, fleet.ObjectKey{Kind: fleet.KindDeployment}, in.ListParams, s.deploymentStatuses)
+		})
+	s.mountDeploymentTurns()
+	s.mountDeploymentReads()
+	s.mountReplicas()
+	s.mountExplain()
+}
+
+// listEnded lists what is left of deployments that ended: no spec, and where they stood (S118).
+func (s *server) listEnded(ctx context.Context, in ListParams) (*objectsOutput, error) {
+	project, err := listProject(ctx, in.Project)
+	if err != nil {
+		return nil, err
+	}
+	after, err := placeOf(in.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := s.store.ListEndedDeployments(ctx, project, after, in.Limit+1)
+	if err != nil {
+		return nil, err
+	}
+	cut := page(rows, in.Limit, func(d postgres.EndedDeployment) string { return string(d.Name) })
+	objects := make([]fleet.Object, len(cut.Items))
+	for i, d := range cut.Items {
+		objects[i] = fleet.Object{
+			ObjectKey: fleet.DeploymentKey(d.Name), UID: d.UID, Project: d.Project, UpdatedAt: d.EndedAt, Spec: json.RawMessage(`{}`), Syncing: json.RawMessage(`{}`),
+		}
+	}
+	views, err := shownWith(ctx, objects, s.deploymentStatuses)
+	return &objectsOutput{Body: api.List[api.Object]{Items: views, Next: cut.Next}}, err
+}
+
+func deploymentKey(name string) fleet.ObjectKey {
+	return fleet.DeploymentKey(fleet.DeploymentName(name))
+}
+
+func (s *server) putDeployment(ctx context.Context, in *putDeploymentInput) (out *acceptedOutput, err error) {
+	if err := fleet.ValidateName("name", in.Name); err != nil {
+		return nil, err
+	}
+	err = s.withBody(ctx, maxDeployment, func(raw []byte) error {
+		p, err := s.deploymentFrom(ctx, in, raw)
+		if err != nil {
+			return err
+		}
+		started, err := s.store.PutDeployment(ctx, p)
+		if err != nil {
+			return err
+		}
+		out = s.startedOutput(ctx, started, in.MutationParams)
+		return nil
+	})
+	return out, err
+}
+
+// deploymentFrom makes the store's change of a request: everything is checked, and its bodies
+// are stored, before the transaction begins.
+func (s *server) deploymentFrom(ctx context.Context, in *putDeploymentInput, raw []byte) (postgres.DeploymentPut, error) {
+	put := api.DeploymentPut{Project: in.Project}
+	if err := decode(raw, &put); err != nil {
+		return postgres.DeploymentPut{}, err
+	}
+	if err := checkTexts(put.Labels, put.Reason); err != nil {
+		return postgres.DeploymentPut{}, err
+	}
+	made, err := declare.Deployment(s.definitions, put)
+	if err != nil {
+		return postgres.DeploymentPut{}, err
+	}
+	w, err := s.write(ctx, deploymentKey(in.Name), in.MutationParams, raw)
+	if err != nil {
+		return postgres.DeploymentPut{}, err
+	}
+	if err := in.bind(&w); err != nil {
+		return postgres.DeploymentPut{}, err
+	}
+	if w.Project, err = s.projectOf(ctx, put.Project); err != nil {
+		return postgres.DeploymentPut{}, err
+	}
+	w.Labels = put.Labels
+	if err := s.placeable(ctx, w.Project, made.Spec.Placement); err != nil {
+		return postgres.DeploymentPut{}, err
+	}
+	p := deploymentPut(made, w)
+	p.Deploy, p.Reason = in.Deploy, put.Reason
+	return p, s.keepDeployment(ctx, w.Project, made)
+}
+
+// placeable refuses sites and pools that do not exist for the caller, or are of another project: they
+// would leave the deployment without a place.
+func (s *server) placeable(ctx context.Context, project fleet.ProjectName, p fleet.PlacementSpec) error {
+	return p.Each(func(key fleet.ObjectKey, field string) error {
+		if err := fleet.ValidateName(field, key.Name); err != nil {
+			return err
+		}
+		o, err := s.store.GetObject(ctx, key)
+		if fleet.KindOf(err) == fleet.NotFound || err == nil && !callOf(ctx).uses(o.Project) {
+			return fleet.NoPlace(key, field)
+		}
+		if err == nil && !project.Uses(o.Project) {
+			return fleet.OtherPlace(key, field, project)
+		}
+		return err
+	})
+}

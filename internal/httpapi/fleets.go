@@ -1,0 +1,154 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/compose"
+	"github.com/holdfast-io/holdfast/internal/declare"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+)
+
+type putFleetInput struct {
+	NameParam
+	MutationParams
+	Deploy  bool   `query:"deploy" default:"true" doc:"false declares the change and runs nothing"`
+	Project string `query:"project" maxLength:"63" format:"name" doc:"where the body names none"`
+}
+
+type turnFleetInput struct {
+	NameParam
+	MutationParams
+}
+
+const fleetPath = "/api/v1/fleets/{name}"
+
+func (s *server) mountFleets(fleet.DeclaredKind) {
+	put := endpoint(http.MethodPut, fleetPath, "put-fleet", "Declare a fleet change and run it")
+	put.DefaultStatus = http.StatusAccepted
+	register(s, forOperators, put, s.putFleet)
+	takes[api.FleetPut](s, put)
+	for _, t := range api.FleetTurns() {
+		op := endpoint(http.MethodPost, fleetPath+"/"+t.Verb, t.Verb+"-fleet", t.Summary)
+		op.DefaultStatus = http.StatusAccepted
+		register(s, forOperators, op, func(ctx context.Context, in *turnFleetInput) (*acceptedOutput, error) {
+			return s.turnFleet(ctx, t.On, in)
+		})
+		takes[api.ActionRequest](s, op)
+	}
+	s.mountFleetReads()
+}
+
+func (s *server) putFleet(ctx context.Context, in *putFleetInput) (out *acceptedOutput, err error) {
+	if err := fleet.ValidateName("name", in.Name); err != nil {
+		return nil, err
+	}
+	err = s.withBody(ctx, s.limits.MaxBytes+envelopeRoom, func(raw []byte) error {
+		p, err := s.fleetFrom(ctx, in, raw)
+		if err != nil {
+			return err
+		}
+		started, err := s.store.PutFleet(ctx, p)
+		if err != nil {
+			return err
+		}
+		out = s.startedOutput(ctx, started, in.MutationParams)
+		return nil
+	})
+	return out, err
+}
+
+// fleetFrom makes the store's change of a request: everything is checked before its patch is
+// stored, and that before the transaction begins.
+func (s *server) fleetFrom(ctx context.Context, in *putFleetInput, raw []byte) (postgres.FleetPut, error) {
+	p := postgres.FleetPut{Start: in.Deploy}
+	put := api.FleetPut{Project: in.Project}
+	patch, err := readFleet(raw, &put)
+	if err != nil {
+		return p, err
+	}
+	if err := checkTexts(put.Labels, put.Reason); err != nil {
+		return p, err
+	}
+	if p.Spec, err = declare.Fleet(put, patch); err != nil {
+		return p, err
+	}
+	key := fleet.ObjectKey{Kind: fleet.KindFleet, Name: in.Name}
+	if p.Write, err = s.write(ctx, key, in.MutationParams, raw); err != nil {
+		return p, err
+	}
+	if p.Project, err = s.projectOf(ctx, put.Project); err != nil {
+		return p, err
+	}
+	p.Labels, p.Reason = put.Labels, put.Reason
+	if err := s.pinFleet(ctx, &p.Spec.Change); err != nil {
+		return p, err
+	}
+	return p, s.fillPatch(ctx, &p, patch)
+}
+
+// readFleet splits a request; the patch may be large, and is given as it was sent.
+func readFleet(raw []byte, put *api.FleetPut) (patch []byte, err error) {
+	var change []byte
+	if err := envelope(raw, map[string]*[]byte{"change": &change}, put); err != nil {
+		return nil, err
+	}
+	if change == nil {
+		return nil, nil // refused with the spec
+	}
+	return patch, below("/change", envelope(change, map[string]*[]byte{"patch": &patch}, &put.Change))
+}
+
+// pinFleet fixes the generation of the template, so that all instances get the same.
+func (s *server) pinFleet(ctx context.Context, change *fleet.FleetChange) error {
+	if change.Template == "" {
+		return nil
+	}
+	if err := s.usableTemplate(ctx, change.Template, "/change/template"); err != nil {
+		return err
+	}
+	_, generation, err := s.store.TemplateSpec(ctx, change.Template, change.TemplateGeneration)
+	change.TemplateGeneration = generation
+	return below("/change", err)
+}
+
+func (s *server) fillPatch(ctx context.Context, p *postgres.FleetPut, patch []byte) error {
+	if patch == nil {
+		return nil
+	}
+	content, err := s.canonical(ctx, p.Project, compose.Layer{Name: "/change/patch", JSON: patch})
+	p.Spec.Change.Patch = &content
+	return err
+}
+
+func (s *server) turnFleet(ctx context.Context, on fleet.FleetEvent, in *turnFleetInput) (*acceptedOutput, error) {
+	key := fleet.ObjectKey{Kind: fleet.KindFleet, Name: in.Name}
+	if err := fleet.ValidateName("name", in.Name); err != nil {
+		return nil, err
+	}
+	var request api.ActionRequest
+	raw, err := s.readOptional(ctx, &request)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkTexts(nil, request.Reason); err != nil {
+		return nil, err
+	}
+	t := postgres.FleetTurn{On: on, Reason: request.Reason}
+	if t.Write, err = s.write(ctx, key, in.MutationParams, raw); err != nil {
+		return nil, err
+	}
+	if _, err := s.visible(ctx, key); err != nil {
+		return nil, err
+	}
+	started, err := s.store.TurnFleet(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	if started.Operation == nil && !in.DryRun {
+		s.wake(ctx, fleet.FleetSubject(fleet.FleetName(in.Name))) // a pause is to be heeded at once
+	}
+	return s.startedOutput(ctx, started, in.MutationParams), nil
+}

@@ -1,0 +1,288 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+
+	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/compose"
+	"github.com/holdfast-io/holdfast/internal/declare"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+)
+
+// InstanceParams name an instance of a site.
+type InstanceParams struct {
+	Site string `path:"site"`
+	Name string `path:"name"`
+}
+
+func (p InstanceParams) key() (fleet.ObjectKey, error) {
+	key := fleet.InstanceKey(fleet.SiteName(p.Site), fleet.InstanceName(p.Name))
+	if err := fleet.ValidateName("site", p.Site); err != nil {
+		return key, err
+	}
+	return key, fleet.ValidateName("name", p.Name)
+}
+
+type putInstanceInput struct {
+	InstanceParams
+	MutationParams
+	Deploy  bool   `query:"deploy" default:"true" doc:"false writes the spec and releases nothing"`
+	Project string `query:"project" maxLength:"63" format:"name" doc:"where the body names none"`
+}
+
+type getInstanceInput struct{ InstanceParams }
+
+type listInstancesInput struct {
+	Site string `path:"site"`
+	ListParams
+}
+
+const instancePath = "/api/v1/sites/{site}/instances/{name}"
+
+func (s *server) mountInstances(fleet.DeclaredKind) {
+	put := endpoint(http.MethodPut, instancePath, "put-instance", "Declare an instance and start its delivery")
+	put.DefaultStatus = http.StatusAccepted
+	register(s, forOperators, put, s.putInstance)
+	takes[api.InstancePut](s, put)
+	register(s, forViewers, endpoint(http.MethodGet, instancePath, "get-instance", "Read an instance"), s.getInstance)
+	register(s, forViewers, endpoint(http.MethodGet, "/api/v1/sites/{site}/instances", "list-instances", "List the instances of a site"), s.listInstances)
+	s.mountTurns()
+	s.mountInstanceReads()
+}
+
+func (s *server) getInstance(ctx context.Context, in *getInstanceInput) (*objectOutput, error) {
+	key, err := in.key()
+	if err != nil {
+		return nil, err
+	}
+	return s.getObject(ctx, key, s.instanceStatuses)
+}
+
+func (s *server) listInstances(ctx context.Context, in *listInstancesInput) (*objectsOutput, error) {
+	if err := fleet.ValidateName("site", in.Site); err != nil {
+		return nil, err
+	}
+	key := fleet.ObjectKey{Kind: fleet.KindSite, Name: in.Site}
+	site, err := s.store.GetObject(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	out, err := s.listObjects(ctx, fleet.InstanceKey(fleet.SiteName(in.Site), ""), in.ListParams, s.instanceStatuses)
+	if err == nil && len(out.Body.Items) == 0 && !callOf(ctx).uses(site.Project) {
+		return nil, fleet.NoObject(key) // a site that the caller may not use, and has nothing at
+	}
+	return out, err
+}
+
+func (s *server) putInstance(ctx context.Context, in *putInstanceInput) (out *acceptedOutput, err error) {
+	key, err := in.key()
+	if err != nil {
+		return nil, err
+	}
+	err = s.withBody(ctx, s.limits.MaxBytes+envelopeRoom, func(raw []byte) error {
+		change, err := s.changeFrom(ctx, key, in, raw)
+		if err != nil {
+			return err
+		}
+		started, err := s.store.PutInstance(ctx, change)
+		if err != nil {
+			return err
+		}
+		out = s.startedOutput(ctx, started, in.MutationParams)
+		return nil
+	})
+	return out, err
+}
+
+// changeFrom makes the store's change of a request: everything is checked, and its bodies
+// are stored, before the transaction begins.
+func (s *server) changeFrom(ctx context.Context, key fleet.ObjectKey, in *putInstanceInput, raw []byte) (postgres.InstanceChange, error) {
+	c := postgres.InstanceChange{Release: in.Deploy}
+	put := api.InstancePut{Project: in.Project}
+	var doc documents
+	if err := envelope(raw, map[string]*[]byte{"config": &doc.config, "overrides": &doc.overrides}, &put); err != nil {
+		return c, err
+	}
+	if err := checkTexts(put.Labels, put.Reason); err != nil {
+		return c, err
+	}
+	site, err := s.siteFor(ctx, key)
+	if err != nil {
+		return c, err
+	}
+	if c.Write, err = s.write(ctx, key, in.MutationParams, raw); err != nil {
+		return c, err
+	}
+	if c.Project, err = s.projectOf(ctx, put.Project); err != nil {
+		return c, err
+	}
+	c.Labels, c.Reason = put.Labels, put.Reason
+	c.Spec = specOf(put, doc, site)
+	if err := c.Spec.Validate(); err != nil {
+		return c, err
+	}
+	if err := checkTemplatePin(put); err != nil {
+		return c, err
+	}
+	if c.RunJSON, c.RunHash, err = runSection(c.Spec.Run, c.Project); err != nil {
+		return c, err
+	}
+	return c, s.fillContent(ctx, &c, doc)
+}
+
+func checkTemplatePin(put api.InstancePut) error {
+	if put.TemplateGeneration > 0 && put.Template == "" {
+		return fleet.Errorf(fleet.Invalid, "templateGeneration %d needs a template: give template, or omit templateGeneration", put.TemplateGeneration).At("/templateGeneration")
+	}
+	return declare.CheckGeneration("/templateGeneration", put.TemplateGeneration)
+}
+
+// documents are the parts of a request that may be large, as they were sent.
+type documents struct{ config, overrides []byte }
+
+// specOf is the spec without the names of its bodies.
+func specOf(put api.InstancePut, doc documents, site fleet.SiteSpec) fleet.InstanceSpec {
+	spec := fleet.InstanceSpec{
+		Template: fleet.TemplateName(put.Template), TemplateGeneration: put.TemplateGeneration,
+		Enabled: put.Enabled == nil || *put.Enabled, Durability: put.Durability, Run: put.Run,
+		Secrets: put.Secrets, SecretEnv: put.SecretEnv,
+	}
+	if doc.config != nil {
+		spec.Config = &fleet.Content{Kind: fleet.ContentJSON}
+	}
+	if doc.overrides != nil {
+		spec.Overrides = &fleet.Content{Kind: fleet.ContentJSON}
+	}
+	if put.Artifact != "" {
+		spec.Artifact = &fleet.Content{Kind: fleet.ContentArtifact, Hash: put.Artifact}
+	}
+	spec.Durability = durabilityOf(put.Durability, site)
+	return spec
+}
+
+func durabilityOf(asked fleet.Durability, site fleet.SiteSpec) fleet.Durability {
+	switch {
+	case asked != "":
+		return asked
+	case site.HasStandby():
+		return fleet.DurabilitySync
+	}
+	return fleet.DurabilityAsync
+}
+
+// fillContent stores the bodies of a spec, and gives it and its revision their hashes.
+func (s *server) fillContent(ctx context.Context, c *postgres.InstanceChange, doc documents) error {
+	switch {
+	case c.Spec.Config != nil:
+		content, err := s.canonical(ctx, c.Project, compose.Layer{Name: "/config", JSON: doc.config})
+		c.Spec.Config, c.Content = &content, content
+		return err
+	case c.Spec.Artifact != nil:
+		if err := fleet.ValidateHash("/artifact", c.Spec.Artifact.Hash); err != nil {
+			return err
+		}
+	case doc.overrides != nil:
+		if err := s.usableTemplate(ctx, c.Spec.Template, "/template"); err != nil {
+			return err
+		}
+		content, err := s.canonical(ctx, c.Project, compose.Layer{Name: "/overrides", JSON: doc.overrides})
+		if err != nil {
+			return err
+		}
+		c.Spec.Overrides = &content
+	}
+	return s.resolve(ctx, c)
+}
+
+// resolve gives a change the content that its spec stands for, from what is stored.
+func (s *server) resolve(ctx context.Context, c *postgres.InstanceChange) error {
+	switch {
+	case c.Spec.Config != nil:
+		c.Content = *c.Spec.Config
+		return nil
+	case c.Spec.Artifact != nil:
+		size, err := s.store.BodySize(ctx, c.Project, c.Spec.Artifact.Hash)
+		if err != nil {
+			return err
+		}
+		c.Content = fleet.Content{Kind: fleet.ContentArtifact, Hash: c.Spec.Artifact.Hash, Size: size}
+		c.Spec.Artifact = &c.Content
+		return nil
+	}
+	if err := s.usableTemplate(ctx, c.Spec.Template, "/template"); err != nil {
+		return err
+	}
+	layers, generation, err := s.templateChain(ctx, c.Spec.Template, c.Spec.TemplateGeneration)
+	if err != nil {
+		return err
+	}
+	c.Spec.TemplateGeneration = generation
+	if o := c.Spec.Overrides; o != nil {
+		layers = append(layers, storedLayer{name: "/overrides", hash: o.Hash, size: o.Size})
+	}
+	c.Content, err = s.merged(ctx, c.Project, layers)
+	return err
+}
+
+// siteFor reads the site of an instance. A project's token may not place anything on the
+// nodes of another project.
+func (s *server) siteFor(ctx context.Context, key fleet.ObjectKey) (fleet.SiteSpec, error) {
+	var spec fleet.SiteSpec
+	o, err := s.store.GetObject(ctx, fleet.ObjectKey{Kind: fleet.KindSite, Name: key.Scope})
+	if fleet.KindOf(err) == fleet.NotFound || err == nil && !callOf(ctx).uses(o.Project) {
+		return spec, fleet.Errorf(fleet.NotFound, "site %s not found", key.Scope).At("site").
+			WithHint("declare it first: PUT /api/v1/sites/" + key.Scope)
+	}
+	if err != nil {
+		return spec, err
+	}
+	return spec, json.Unmarshal(o.Spec, &spec)
+}
+
+const (
+	maxReason = 1024
+	// maxRun is what a node reads of a run section.
+	maxRun = 64 << 10
+)
+
+func checkTexts(labels map[string]string, reason string) error {
+	if len(reason) > maxReason {
+		return fleet.Errorf(fleet.Invalid, "the reason has %d bytes; the limit is %d", len(reason), maxReason).At("/reason")
+	}
+	return fleet.ValidateLabels("/labels", labels)
+}
+
+// runSection is a run section in the form that its hash is of.
+func runSection(run *fleet.Run, project fleet.ProjectName) (json.RawMessage, fleet.Hash, error) {
+	if run == nil {
+		return nil, "", nil
+	}
+	text, err := json.Marshal(fleet.RunSection{Run: *run, Project: project})
+	if err != nil {
+		return nil, "", fleet.Errorf(fleet.Invalid, "cannot encode the run section: %w", err).At("/run")
+	}
+	if text, err = compose.Canonical(text, compose.Limits{MaxBytes: maxRun}); err != nil {
+		return nil, "", fleet.Errorf(fleet.Invalid, "invalid run section: %w", err).At("/run")
+	}
+	return text, compose.HashOf(text), nil
+}
+
+// startedOutput answers a change of an instance, and wakes the entity when it has work.
+func (s *server) startedOutput(ctx context.Context, st postgres.Started, m MutationParams) *acceptedOutput {
+	out := declared(st.Written, m)
+	if st.Operation == nil {
+		return out
+	}
+	view := s.operationView(*st.Operation)
+	out.Body.Operation = &view
+	if m.DryRun {
+		view.ID = "" // it was rolled back and can never be read
+		return out
+	}
+	out.Status, out.Location = http.StatusAccepted, "/api/v1/operations/"+view.ID
+	s.wake(ctx, st.Operation.Subject)
+	return out
+}

@@ -1,0 +1,188 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strconv"
+
+	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+)
+
+// NameParam names an object.
+type NameParam struct {
+	Name string `path:"name"`
+}
+
+type getInput struct{ NameParam }
+
+type listInput struct{ ListParams }
+
+type deleteInput struct {
+	NameParam
+	MutationParams
+}
+
+type objectOutput struct {
+	ETag string `header:"ETag"`
+	Body api.Object
+}
+
+type objectsOutput struct{ Body api.List[api.Object] }
+
+type acceptedOutput struct {
+	Status   int
+	ETag     string `header:"ETag"`
+	Location string `header:"Location"`
+	Body     api.Accepted
+}
+
+// statusOf assembles the statuses of a page of objects; nil where a kind has none.
+type statusOf func(ctx context.Context, of []fleet.Object) ([]any, error)
+
+// mountObjects mounts the paths of all kinds.
+func (s *server) mountObjects() {
+	for _, k := range s.declared {
+		part := s.kinds[k.Kind]
+		if part.remove == nil { // its objects are read and deleted like any other declaration
+			s.mountKind(k, part)
+		}
+		if part.mount != nil {
+			part.mount(s, k)
+		}
+	}
+}
+
+func (s *server) mountKind(k fleet.DeclaredKind, part kindPart) {
+	path := "/api/v1/" + k.Plural
+	list, one := s.statuses(part.status), s.statuses(part.detail)
+	if one == nil {
+		one = list
+	}
+	register(s, forViewers, endpoint(http.MethodGet, path, "list-"+k.Plural, "List "+k.Plural),
+		func(ctx context.Context, in *listInput) (*objectsOutput, error) {
+			return s.listObjects(ctx, fleet.ObjectKey{Kind: k.Kind}, in.ListParams, list)
+		})
+	register(s, forViewers, endpoint(http.MethodGet, path+"/{name}", "get-"+string(k.Kind), "Read a "+string(k.Kind)),
+		func(ctx context.Context, in *getInput) (*objectOutput, error) {
+			return s.getObject(ctx, fleet.ObjectKey{Kind: k.Kind, Name: in.Name}, one)
+		})
+	register(s, part.writers, endpoint(http.MethodDelete, path+"/{name}", "delete-"+string(k.Kind), "Delete a "+string(k.Kind)),
+		func(ctx context.Context, in *deleteInput) (*acceptedOutput, error) {
+			return s.deleteDeclared(ctx, fleet.ObjectKey{Kind: k.Kind, Name: in.Name}, in.MutationParams)
+		})
+}
+
+func (s *server) statuses(of func(*server, context.Context, []fleet.Object) ([]any, error)) statusOf {
+	if of == nil {
+		return nil
+	}
+	return func(ctx context.Context, objects []fleet.Object) ([]any, error) { return of(s, ctx, objects) }
+}
+
+// visible reads an object that the caller may see; any other does not exist for it.
+func (s *server) visible(ctx context.Context, key fleet.ObjectKey) (fleet.Object, error) {
+	if err := fleet.ValidateName("name", key.Name); err != nil {
+		return fleet.Object{}, err
+	}
+	o, err := s.store.GetObject(ctx, key)
+	if err == nil && !callOf(ctx).sees(o.Project) {
+		return fleet.Object{}, fleet.NoObject(key)
+	}
+	return o, err
+}
+
+func (s *server) getObject(ctx context.Context, key fleet.ObjectKey, status statusOf) (*objectOutput, error) {
+	o, err := s.visible(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	views, err := shownWith(ctx, []fleet.Object{o}, status)
+	if err != nil {
+		return nil, err
+	}
+	return &objectOutput{ETag: etagOf(&o), Body: views[0]}, nil
+}
+
+func (s *server) listObjects(ctx context.Context, of fleet.ObjectKey, in ListParams, status statusOf) (*objectsOutput, error) {
+	project, err := listProject(ctx, in.Project)
+	if err != nil {
+		return nil, err
+	}
+	after, err := placeOf(in.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	objects, err := s.store.ListObjects(ctx, of.Kind, of.Scope, project, after, in.Limit+1)
+	if err != nil {
+		return nil, err
+	}
+	cut := page(objects, in.Limit, func(o fleet.Object) string { return o.Name })
+	views, err := shownWith(ctx, cut.Items, status)
+	return &objectsOutput{Body: api.List[api.Object]{Items: views, Next: cut.Next}}, err
+}
+
+func (s *server) deleteDeclared(ctx context.Context, key fleet.ObjectKey, m MutationParams) (*acceptedOutput, error) {
+	if err := fleet.ValidateName("name", key.Name); err != nil {
+		return nil, err
+	}
+	w, err := s.write(ctx, key, m, nil)
+	if err != nil {
+		return nil, err
+	}
+	// A repeat of a request that succeeded finds no object, and is the store's to answer.
+	if _, err := s.visible(ctx, key); err != nil && (m.IdempotencyKey == "" || callOf(ctx).project != "") {
+		return nil, err
+	}
+	written, err := s.store.DeleteDeclared(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	return declared(written, m), nil
+}
+
+// declared answers a change that started no work.
+func declared(w postgres.Written, m MutationParams) *acceptedOutput {
+	out := &acceptedOutput{Status: http.StatusOK, ETag: etagOf(w.After), Body: api.Accepted{DryRun: m.DryRun}}
+	if w.After != nil {
+		view := viewOf(*w.After)
+		out.Body.Object = &view
+	}
+	return out
+}
+
+// viewOf is how an object reads, without its status.
+func viewOf(o fleet.Object) api.Object {
+	view := api.Object{
+		Kind: string(o.Kind), Name: o.Name, Project: string(o.Project), Labels: o.Labels, UID: o.UID,
+		Generation: o.Generation, ResourceVersion: strconv.FormatInt(o.ResourceVersion, 10), Syncing: o.Syncing,
+		CreatedBy: o.CreatedBy, CreatedAt: o.CreatedAt, UpdatedAt: o.UpdatedAt, DeletingSince: o.DeletingSince, Spec: o.Spec,
+	}
+	if o.Kind == fleet.KindInstance {
+		view.Site = o.Scope
+	}
+	return view
+}
+
+// shownWith is how objects read for the caller, with their statuses.
+func shownWith(ctx context.Context, objects []fleet.Object, status statusOf) ([]api.Object, error) {
+	views := make([]api.Object, len(objects))
+	for i, o := range objects {
+		views[i] = shown(ctx, o)
+	}
+	if status == nil || len(objects) == 0 {
+		return views, nil
+	}
+	all, err := status(ctx, objects)
+	if err != nil {
+		return nil, err
+	}
+	for i, v := range all {
+		if views[i].Status, err = json.Marshal(v); err != nil {
+			return nil, err
+		}
+	}
+	return views, nil
+}

@@ -1,0 +1,202 @@
+package httpapi
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+)
+
+// The phases of an instance.
+const (
+	phasePending    = "Pending"
+	phaseDelivering = "Delivering"
+	phaseDeployed   = "Deployed"
+	phaseDegraded   = "Degraded"
+	phaseFailed     = "Failed"
+	phaseDeleting   = "Deleting"
+	phaseDisabled   = "Disabled"
+)
+
+// instanceSeen is what the status of an instance is decided from.
+type instanceSeen struct {
+	object fleet.Object
+	postgres.InstanceView
+}
+
+// phaseRules are tried in order; the first that holds names the phase.
+var phaseRules = []struct {
+	phase string
+	when  func(instanceSeen) bool
+}{
+	{phaseDeleting, func(i instanceSeen) bool { return i.object.DeletingSince != nil }},
+	{phaseDelivering, instanceSeen.delivering},
+	{phaseFailed, func(i instanceSeen) bool { return !i.applied() && i.gaveUp() }},
+	{phasePending, func(i instanceSeen) bool { return !i.applied() }},
+	{phaseDisabled, func(i instanceSeen) bool { return !i.Snapshot.Enabled }},
+	{phaseDegraded, func(i instanceSeen) bool { return i.holding() < len(i.Nodes) || i.ill() != "" }},
+	{phaseDeployed, func(instanceSeen) bool { return true }},
+}
+
+func (i instanceSeen) phase() string {
+	for _, rule := range phaseRules {
+		if rule.when(i) {
+			return rule.phase
+		}
+	}
+	return phasePending
+}
+
+func (i instanceSeen) delivering() bool {
+	return i.Last != nil && i.Last.State == fleet.DeliveryOpen
+}
+
+// applied says that what was released last is deployed.
+func (i instanceSeen) applied() bool {
+	return !i.Desired.IsZero() && i.Snapshot.Version == i.Desired.Version
+}
+
+// staged says that the nodes have fetched what is desired and switch to it later (N100).
+func (i instanceSeen) staged() bool {
+	return i.Last != nil && i.Last.Revision.Version == i.Desired.Version && i.Last.State == fleet.DeliveryStaged
+}
+
+// gaveUp says that the last attempt at what is desired ended without success.
+func (i instanceSeen) gaveUp() bool {
+	if i.Last == nil || i.Last.Revision.Version != i.Desired.Version {
+		return false
+	}
+	switch i.Last.State {
+	case fleet.DeliveryFailed, fleet.DeliveryUnknown, fleet.DeliveryCancelled:
+		return true
+	case fleet.DeliveryOpen, fleet.DeliverySucceeded, fleet.DeliverySuperseded, fleet.DeliveryStaged:
+	}
+	return false
+}
+
+// holding counts the nodes that hold the deployed revision.
+func (i instanceSeen) holding() int {
+	n := 0
+	for _, node := range i.Nodes {
+		if !i.Snapshot.IsZero() && node.Version == i.Snapshot.Version {
+			n++
+		}
+	}
+	return n
+}
+
+// active is the node that may run the instance; nil when there is none.
+func (i instanceSeen) active() *postgres.HeldView {
+	for n := range i.Nodes {
+		if i.Nodes[n].Node == i.Lease.Holder {
+			return &i.Nodes[n]
+		}
+	}
+	return nil
+}
+
+// ill says why the instance does not work on the active node; "" when it does.
+func (i instanceSeen) ill() string {
+	a := i.active()
+	switch {
+	case a == nil:
+		return "no_active_node"
+	case a.Version.IsZero():
+		return "not_reported"
+	}
+	return a.Reason
+}
+
+func (i instanceSeen) replicated() string {
+	return fmt.Sprintf("%d/%d", i.holding(), len(i.Nodes))
+}
+
+const (
+	conditionTrue    = "True"
+	conditionFalse   = "False"
+	conditionUnknown = "Unknown"
+)
+
+// conditions tell sync and health apart (X18).
+func (i instanceSeen) conditions() []api.Condition {
+	return []api.Condition{i.synced(), i.healthy(), i.replicatedCondition()}
+}
+
+// synced: is the latest generation applied?
+func (i instanceSeen) synced() api.Condition {
+	c := api.Condition{Type: "Synced", Status: conditionFalse, Since: i.object.UpdatedAt}
+	if i.Last != nil {
+		c.Message = i.Last.Message
+	}
+	switch {
+	case i.object.DeletingSince != nil:
+		c.Reason, c.Since = "deleting", *i.object.DeletingSince
+	case i.DesiredGeneration != i.object.Generation:
+		c.Reason, c.Message = "not_released", "the latest spec was written without being released: deploy it"
+	case i.applied():
+		c.Status, c.Reason, c.Message, c.Since = conditionTrue, "applied", "", i.Recorded
+	case i.delivering():
+		c.Reason, c.Since = "delivering", i.Last.CreatedAt
+	case i.staged():
+		c.Reason, c.Message, c.Since = "staged", "it was fetched, and waits for the window of its site", endOf(*i.Last)
+	case i.gaveUp():
+		c.Reason, c.Since = cmp.Or(i.Last.Reason, string(i.Last.State)), endOf(*i.Last)
+	default:
+		c.Reason, c.Message = "pending", "waiting for its delivery to begin"
+	}
+	return c
+}
+
+func endOf(d postgres.Delivery) time.Time {
+	if d.EndedAt != nil {
+		return *d.EndedAt
+	}
+	return d.CreatedAt
+}
+
+// healthy: does what is deployed work on the active node?
+func (i instanceSeen) healthy() api.Condition {
+	c := api.Condition{Type: "Healthy", Status: conditionUnknown, Since: i.object.CreatedAt}
+	a := i.active()
+	if a != nil && !a.ReportedAt.IsZero() {
+		c.Since = a.ReportedAt
+	}
+	switch {
+	case i.Snapshot.IsZero():
+		c.Reason = "not_deployed"
+	case a == nil || a.Version.IsZero():
+		c.Reason = i.ill()
+	case a.Reason != "":
+		c.Status, c.Reason = conditionFalse, a.Reason
+	case !i.Snapshot.Enabled:
+		c.Status, c.Reason = conditionTrue, "disabled"
+	case a.Running:
+		c.Status, c.Reason = conditionTrue, "running"
+	default:
+		c.Status, c.Reason = conditionTrue, "applied"
+	}
+	return c
+}
+
+// replicatedCondition: do all nodes that should hold what is deployed?
+func (i instanceSeen) replicatedCondition() api.Condition {
+	c := api.Condition{Type: "Replicated", Status: conditionFalse, Since: i.Recorded}
+	switch {
+	case i.Snapshot.IsZero():
+		c.Reason, c.Since = "not_deployed", i.object.CreatedAt
+	case i.holding() == len(i.Nodes):
+		c.Status, c.Reason = conditionTrue, "all_nodes"
+	default:
+		c.Reason = "not_confirmed"
+		for _, n := range i.Nodes {
+			if n.Owed != 0 && n.OwedReason != "" {
+				c.Reason, c.Message = n.OwedReason, "revision "+fmt.Sprint(n.Owed)+" is owed to node "+string(n.Node)
+				break
+			}
+		}
+	}
+	return c
+}

@@ -1,0 +1,44 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+type putProjectInput struct {
+	NameParam
+	MutationParams
+}
+
+func (s *server) mountProjects(fleet.DeclaredKind) {
+	op := endpoint(http.MethodPut, "/api/v1/projects/{name}", "put-project", "Declare a project")
+	register(s, forAdmins, op, s.putProject)
+	takes[api.ProjectPut](s, op)
+}
+
+func (s *server) putProject(ctx context.Context, in *putProjectInput) (*acceptedOutput, error) {
+	if err := fleet.ValidateName("name", in.Name); err != nil {
+		return nil, err
+	}
+	var put api.ProjectPut
+	raw, err := s.readOptional(ctx, &put)
+	if err != nil {
+		return nil, err
+	}
+	if err := fleet.ValidateLabels("/labels", put.Labels); err != nil {
+		return nil, err
+	}
+	w, err := s.write(ctx, fleet.ObjectKey{Kind: fleet.KindProject, Name: in.Name}, in.MutationParams, raw)
+	if err != nil {
+		return nil, err
+	}
+	w.Project, w.Labels = fleet.ProjectName(in.Name), put.Labels
+	written, err := s.store.Declare(ctx, w, fleet.ProjectSpec{})
+	if err != nil {
+		return nil, err
+	}
+	return declared(written, in.MutationParams), nil
+}

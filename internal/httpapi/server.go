@@ -1,0 +1,263 @@
+package httpapi
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humachi"
+	"github.com/go-chi/chi/v5"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/holdfast-io/holdfast/internal/audit"
+	"github.com/holdfast-io/holdfast/internal/compose"
+	"github.com/holdfast-io/holdfast/internal/definition"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/strangers"
+)
+
+// Waker wakes an entity after a commit; it may be called often and for nothing.
+type Waker interface {
+	Wake(ctx context.Context, subject string) error
+}
+
+// Executor runs modules. Unavailable was not started, communication may have been.
+type Executor interface {
+	Execute(ctx context.Context, e fleet.Execution) (fleet.ExecutionAnswer, error)
+	// Check rejects an input that no provider of the module accepts.
+	Check(ctx context.Context, of fleet.ModuleRef, input []byte) error
+}
+
+// Deps is what the HTTP API works with.
+type Deps struct {
+	Store Store
+	Waker Waker
+	// NodeStarted is called when a node has said all that it holds since its start.
+	NodeStarted func(ctx context.Context, node fleet.NodeName) error
+	// Executor runs modules; nil runs none.
+	Executor Executor
+	// Definitions make what replicas run; nil is by the embedded settings.
+	Definitions *definition.Registry
+	// Flatten bounds the bytes of JSON that are worked on at once.
+	Flatten *compose.Budget
+	Limits  compose.Limits
+
+	Region            string
+	WebURL            string // of Temporal Web, "" when there is none to link to
+	TemporalNamespace string
+
+	PendingTTL     time.Duration
+	OperationLimit time.Duration
+	// FailoverLimit is how long a failover may take, the operation limit when it is zero.
+	FailoverLimit time.Duration
+
+	Now func() time.Time
+	Log *slog.Logger
+	// OperationEnds gives a channel that is closed when the operation may have ended. It is
+	// optional: without it a wait looks once a second.
+	OperationEnds func(ctx context.Context, id fleet.OperationID) <-chan struct{}
+	// Refused gets denied requests, here or as reported by a node;
+	// nil hears nothing.
+	Refused func(audit.Refusal)
+	// Ready says whether the server can serve; nil is always.
+	Ready func(ctx context.Context) error
+	// Stopping is closed when the server is to stop: streams end, and waits are answered, so
+	// that they do not hold it up. Nil is never.
+	Stopping <-chan struct{}
+	// Metrics is where the API's metrics go and what /metrics shows; nil makes one.
+	Metrics *prometheus.Registry
+
+	// register adds kinds before the paths are mounted; only tests have kinds of their own.
+	register func(*server)
+}
+
+const (
+	// stallLimit is how long one read or write of a body may take before the peer is cut.
+	stallLimit = 30 * time.Second
+	// readingTotal is how many largest bodies there is memory for at once, and readingShare how many
+	// of one caller.
+	readingTotal = 4
+	readingShare = 2
+	// maxUploads are the uploads of artifacts at once, each with a chunk in memory, and uploadShare
+	// those of one caller.
+	maxUploads  = 128
+	uploadShare = 32
+	// seeDocument is the hint for an unknown path.
+	seeDocument = "GET /openapi.json lists what there is"
+	// envelopeRoom is what a request may have around its config.
+	envelopeRoom = 1 << 20
+)
+
+// server is the API at work.
+type server struct {
+	store       Store
+	waker       Waker
+	nodeStarted func(ctx context.Context, node fleet.NodeName) error
+	executor    Executor
+	declared    []fleet.DeclaredKind // in the order of an apply
+	kinds       map[fleet.ObjectKind]kindPart
+	definitions *definition.Registry
+	flatten     *compose.Budget
+	reading     *reading
+	packed      *packed
+	limits      compose.Limits
+	links       links
+	pendingTTL  time.Duration
+	limit       time.Duration
+	failover    time.Duration
+	now         func() time.Time
+	log         *slog.Logger
+	ends        func(ctx context.Context, id fleet.OperationID) <-chan struct{}
+	ready       func(ctx context.Context) error
+	metrics     *metrics
+	tokens      *tokenCache
+	enrolling   *strangers.Limit
+	streams     *vigil
+	waits       *vigil
+	uploading   *reading
+	stall       time.Duration
+	idlePoll    time.Duration // of an event stream
+	keepAlive   time.Duration
+	stopping    <-chan struct{}
+	refused     func(audit.Refusal)
+
+	router chi.Router
+	api    huma.API
+}
+
+// New builds the handler of the whole API.
+func New(d Deps) (*Handler, error) {
+	s, err := newServer(d)
+	if err != nil {
+		return nil, err
+	}
+	routes, err := s.routes(d.Region)
+	return &Handler{Handler: routes, s: s}, err
+}
+
+func newServer(d Deps) (*server, error) {
+	if d.Store == nil || d.Waker == nil || d.NodeStarted == nil || d.Flatten == nil || d.Now == nil || d.Log == nil {
+		return nil, fleet.Errorf(fleet.Internal, "the API needs Store, Waker, NodeStarted, Flatten, Now and Log")
+	}
+	if d.PendingTTL <= 0 || d.OperationLimit <= 0 {
+		return nil, fleet.Errorf(fleet.Invalid, "the pending TTL and the operation limit must be positive")
+	}
+	if d.Limits.MaxBytes <= 0 {
+		d.Limits = compose.DefaultLimits()
+	}
+	if d.OperationEnds == nil {
+		d.OperationEnds = func(context.Context, fleet.OperationID) <-chan struct{} { return nil }
+	}
+	if d.Ready == nil {
+		d.Ready = func(context.Context) error { return nil }
+	}
+	if d.Refused == nil {
+		d.Refused = func(audit.Refusal) {}
+	}
+	if d.Definitions == nil {
+		d.Definitions = definition.Embedded()
+	}
+	if d.Metrics == nil {
+		d.Metrics = prometheus.NewRegistry()
+	}
+	m, err := newMetrics(d.Metrics)
+	if err != nil {
+		return nil, err
+	}
+	s := &server{
+		store: d.Store, waker: d.Waker, nodeStarted: d.NodeStarted, executor: d.Executor,
+		declared: fleet.DeclaredKinds(), kinds: kindParts(), definitions: d.Definitions, flatten: d.Flatten, limits: d.Limits,
+		packed: newPacked(), reading: newReading(readingTotal*(d.Limits.MaxBytes+envelopeRoom), readingShare*(d.Limits.MaxBytes+envelopeRoom), stallLimit),
+		links: links{web: d.WebURL, namespace: d.TemporalNamespace}, pendingTTL: d.PendingTTL, limit: d.OperationLimit, failover: cmp.Or(d.FailoverLimit, d.OperationLimit),
+		now: d.Now, log: d.Log, ends: d.OperationEnds, ready: d.Ready, metrics: m, tokens: newTokenCache(d.Store, d.Now),
+		enrolling: strangers.NewLimit(maxEnrolments, enrolmentTime), streams: newVigil(d.Store, "event streams", maxEventStreams),
+		waits: newVigil(d.Store, "waits", maxWaits), uploading: newReading(maxUploads*postgres.ChunkSize, uploadShare*postgres.ChunkSize, stallLimit),
+		stall: stallLimit, idlePoll: 250 * time.Millisecond, keepAlive: 15 * time.Second, stopping: d.Stopping, refused: d.Refused,
+	}
+	if d.register != nil {
+		d.register(s)
+	}
+	return s, nil
+}
+
+func (s *server) routes(region string) (http.Handler, error) {
+	root := chi.NewRouter()
+	root.Use(s.observe)
+	root.NotFound(open(func(w http.ResponseWriter, _ *http.Request) {
+		writeProblem(w, problemFor(fleet.Errorf(fleet.NotFound, "unknown path").WithHint(seeDocument)))
+	}))
+	root.MethodNotAllowed(open(func(w http.ResponseWriter, _ *http.Request) {
+		p := newProblem(fleet.Invalid, "this path has no such method")
+		p.Hint = seeDocument
+		p.Status = http.StatusMethodNotAllowed
+		writeProblem(w, p)
+	}))
+	root.Get("/healthz", open(s.healthz))
+	root.Get("/readyz", open(s.readyz))
+
+	s.router = root.With(s.authenticate)
+	s.router.Method(http.MethodGet, "/metrics", s.only(forRegionViewers, s.metrics.handler()))
+	s.api = humachi.New(s.router, openAPI(region))
+	s.mountObjects()
+	s.mountPlan()
+	s.mountOperations()
+	s.mountModules()
+	s.mountNodes()
+	s.mountProviders()
+	s.mountRefusals()
+	s.mountReconciles()
+	s.mountDrains()
+	s.mountFailovers()
+	s.mountOrphans()
+	s.mountTokens()
+	s.mountArtifacts()
+	s.mountEvents()
+	s.mountMachines(root)
+
+	document, err := json.Marshal(s.api.OpenAPI())
+	if err != nil {
+		return nil, fmt.Errorf("write the OpenAPI document: %w", err)
+	}
+	root.Get("/openapi.json", open(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/openapi+json")
+		_, _ = w.Write(document) // the client is gone when this fails
+	}))
+	return root, nil
+}
+
+func openAPI(region string) huma.Config {
+	return huma.Config{
+		OpenAPI: &huma.OpenAPI{
+			OpenAPI: "3.1.0",
+			Info: &huma.Info{
+				Title: "Holdfast", Version: "v1", Description: "The region " + region + ": what should run where, and what does.",
+			},
+			Components: &huma.Components{
+				Schemas: newSchemas(),
+				SecuritySchemes: map[string]*huma.SecurityScheme{
+					"token": {Type: "http", Scheme: "bearer", Description: "an API token; a role and perhaps a project come with it"},
+				},
+			},
+			Security: []map[string][]string{{"token": {}}},
+		},
+		Formats: map[string]huma.Format{"application/json": huma.DefaultJSONFormat, "json": huma.DefaultJSONFormat},
+	}
+}
+
+// wake tells an entity that there is something to do. The outbox row is committed, so a
+// failure costs time and nothing else.
+func (s *server) wake(ctx context.Context, subject string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeLimit)
+	defer cancel()
+	if err := s.waker.Wake(ctx, subject); err != nil {
+		s.log.Warn("wake failed; the outbox repeats it", "subject", subject, "err", err)
+	}
+}
+
+const wakeLimit = 2 * time.Second

@@ -1,0 +1,101 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/compose"
+	"github.com/holdfast-io/holdfast/internal/declare"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+type putTemplateInput struct {
+	NameParam
+	MutationParams
+	Project string `query:"project" maxLength:"63" format:"name" doc:"where the body names none"`
+}
+
+func (s *server) mountTemplates(fleet.DeclaredKind) {
+	op := endpoint(http.MethodPut, "/api/v1/templates/{name}", "put-template", "Declare a template; no instance changes by it")
+	register(s, forOperators, op, s.putTemplate)
+	takes[api.TemplatePut](s, op)
+}
+
+func (s *server) putTemplate(ctx context.Context, in *putTemplateInput) (out *acceptedOutput, err error) {
+	if err := fleet.ValidateName("name", in.Name); err != nil {
+		return nil, err
+	}
+	err = s.withBody(ctx, s.limits.MaxBytes+envelopeRoom, func(raw []byte) error {
+		out, err = s.templateFrom(ctx, in, raw)
+		return err
+	})
+	return out, err
+}
+
+func (s *server) templateFrom(ctx context.Context, in *putTemplateInput, raw []byte) (*acceptedOutput, error) {
+	put := api.TemplatePut{Project: in.Project}
+	var base []byte
+	if err := envelope(raw, map[string]*[]byte{"base": &base}, &put); err != nil {
+		return nil, err
+	}
+	if base == nil {
+		return nil, fleet.Errorf(fleet.Invalid, "base is required").At("/base")
+	}
+	if err := fleet.ValidateLabels("/labels", put.Labels); err != nil {
+		return nil, err
+	}
+	spec, err := s.compositions(ctx, in.Name, put)
+	if err != nil {
+		return nil, err
+	}
+	w, err := s.write(ctx, fleet.ObjectKey{Kind: fleet.KindTemplate, Name: in.Name}, in.MutationParams, raw)
+	if err != nil {
+		return nil, err
+	}
+	if w.Project, err = s.projectOf(ctx, put.Project); err != nil {
+		return nil, err
+	}
+	w.Labels = put.Labels
+	if spec.Base, err = s.canonical(ctx, w.Project, compose.Layer{Name: "/base", JSON: base}); err != nil {
+		return nil, err
+	}
+	written, err := s.store.Declare(ctx, w, spec)
+	if err != nil {
+		return nil, err
+	}
+	return declared(written, in.MutationParams), nil
+}
+
+// compositions checks what a template refers to before anything is stored; the store pins
+// the generations.
+func (s *server) compositions(ctx context.Context, self string, put api.TemplatePut) (fleet.TemplateSpec, error) {
+	spec, err := declare.Template(self, put)
+	if err != nil {
+		return spec, err
+	}
+	for _, r := range spec.References() {
+		if err := s.usable(ctx, r); err != nil {
+			return spec, err
+		}
+	}
+	return spec, nil
+}
+
+// usable refuses an object that is missing, or of a project that the caller's objects may
+// not refer to.
+func (s *server) usable(ctx context.Context, r fleet.Reference) error {
+	if err := fleet.ValidateName(r.Field, r.Key.Name); err != nil {
+		return err
+	}
+	o, err := s.store.GetObject(ctx, r.Key)
+	if fleet.KindOf(err) == fleet.NotFound || err == nil && !callOf(ctx).uses(o.Project) {
+		return fleet.NoPlace(r.Key, r.Field)
+	}
+	return err
+}
+
+// usableTemplate is usable for a template that a spec names in a field.
+func (s *server) usableTemplate(ctx context.Context, name fleet.TemplateName, field string) error {
+	return s.usable(ctx, fleet.Reference{Key: templateKey(string(name)), Field: field})
+}
