@@ -29,15 +29,15 @@ type applyOutput struct {
 func (s *server) mountApply() {
 	op := endpoint(http.MethodPost, "/api/v1/apply", "apply", "Declare many objects, and deliver what changed")
 	schema := func(of reflect.Type) map[string]*huma.MediaType {
-		return map[string]*huma.MediaType{"application/json": {Schema: s.api.OpenAPI().Components.Schemas.Schema(of, true, "")}}
+		return map[string]*huma.MediaType{"application/json": {Schema: s.document().Components.Schemas.Schema(of, true, "")}}
 	}
 	applied := schema(reflect.TypeFor[api.Applied]())
 	op.Responses = map[string]*huma.Response{
 		"200": {Description: "the plan, of a dry run; else Applied, and no work was started", Content: schema(reflect.TypeFor[api.Plan]())},
 		"202": {Description: "what became of each object, and the operations that were started", Content: applied},
 	}
-	register(s, forOperators, op, s.apply)
-	takes[api.PlanRequest](s, op)
+	register(s.core, forOperators, op, s.apply)
+	takes[api.PlanRequest](s.core, op)
 	s.alsoYAML(op)
 }
 
@@ -69,7 +69,7 @@ func (s *server) apply(ctx context.Context, in *applyInput) (out *applyOutput, e
 				return err
 			}
 		}
-		a := &applying{server: s, planner: p, bound: bound != nil, failed: map[string]bool{}, request: requestHash(callOf(ctx).r, raw)}
+		a := &applying{server: s, planner: p, bound: bound != nil, failed: map[string]bool{}, request: requestHash(callOf(ctx).request, raw)}
 		out = a.apply(ctx, plan)
 		return nil
 	})

@@ -73,7 +73,7 @@ func (a *applying) one(ctx context.Context, o *planned) api.AppliedObject {
 		a.failed[o.key.Name] = true
 	}
 	if err != nil {
-		err = a.server.problem(callOf(ctx).r, err)
+		err = a.server.problem(callOf(ctx).request, err)
 	}
 	return resultOf(o, out, err)
 }

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -250,16 +249,4 @@ func answerUpload(w http.ResponseWriter, status int, a api.Artifact) error {
 
 func answerArtifact(w http.ResponseWriter, status int, a api.Artifact) error {
 	return answerJSON(w, status, a)
-}
-
-// answerJSON answers outside of huma.
-func answerJSON(w http.ResponseWriter, status int, v any) error {
-	text, err := json.Marshal(v)
-	if err != nil {
-		return fleet.Errorf(fleet.Internal, "write the answer: %w", err)
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_, _ = w.Write(append(text, '\n')) // the client is gone when this fails
-	return nil
 }

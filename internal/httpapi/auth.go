@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/identity"
+	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/internal/strangers"
 )
 
@@ -28,8 +29,8 @@ const (
 // roleNames are the words of the contract.
 var roleNames = map[string]role{"viewer": roleViewer, "operator": roleOperator, "admin": roleAdmin}
 
-// roleProvider is a token's that opens the link and nothing here.
-const roleProvider = "provider"
+// isRole says whether a token of these words may call the API.
+func isRole(name string) bool { return roleNames[name] != roleNone }
 
 // access says who may call an endpoint. What concerns the whole region is closed to tokens
 // of one project, whatever their role.
@@ -44,6 +45,9 @@ var (
 	forAdmins    = access{least: roleAdmin, region: true}
 	// forAdminsOfAny also lets administrators of one project in, to what is theirs.
 	forAdminsOfAny = access{least: roleAdmin}
+	// What providers are concerned with is the region's, of no project.
+	forRegionViewers   = access{least: roleViewer, region: true}
+	forRegionOperators = access{least: roleOperator, region: true}
 )
 
 // caller is who sent a request.
@@ -84,13 +88,17 @@ func (c caller) uses(project fleet.ProjectName) bool {
 	return c.project == "" || c.project.Uses(project)
 }
 
+// hides says whether secrets are kept from this caller.
+func (c caller) hides() bool { return c.role < roleOperator }
+
 const defaultProject = fleet.DefaultProject
 
 // call is one request with who sent it.
 type call struct {
 	caller
-	w http.ResponseWriter
-	r *http.Request
+	w       http.ResponseWriter
+	request *http.Request
+	share   string // whose share of the memory its body takes
 	// still is unauthenticated when what let the request in was taken back since; nil for what needs no token.
 	still func(context.Context) error
 }
@@ -106,14 +114,15 @@ func callOf(ctx context.Context) *call {
 	return c
 }
 
-func newCall(w http.ResponseWriter, r *http.Request) *call {
-	c := &call{w: w}
-	c.r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
+// newCall is a request whose body takes its memory from a share.
+func newCall(w http.ResponseWriter, r *http.Request, share string) *call {
+	c := &call{w: w, share: share}
+	c.request = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
 	return c
 }
 
 // authenticate finds out who calls; what they may is decided per endpoint.
-func (s *server) authenticate(next http.Handler) http.Handler {
+func (s *core) authenticate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token, err := bearer(r)
 		if err != nil {
@@ -126,12 +135,12 @@ func (s *server) authenticate(next http.Handler) http.Handler {
 			return
 		}
 		strangers.Of(r.Context()).Admit()
-		c := newCall(w, r)
+		c := newCall(w, r, string(who.hash[:]))
 		c.caller, c.still = who, func(ctx context.Context) error {
 			_, err := s.tokens.find(ctx, who.hash)
 			return err
 		}
-		next.ServeHTTP(w, c.r)
+		next.ServeHTTP(w, c.request)
 	})
 }
 
@@ -146,7 +155,7 @@ func bearer(r *http.Request) (string, error) {
 }
 
 // allow is the middleware of one huma operation.
-func (s *server) allow(a access) func(huma.Context, func(huma.Context)) {
+func (s *core) allow(a access) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
 		if err := callOf(ctx.Context()).may(a); err != nil {
 			r, w := humachi.Unwrap(ctx)
@@ -158,7 +167,7 @@ func (s *server) allow(a access) func(huma.Context, func(huma.Context)) {
 }
 
 // only is allow for a handler outside of the document.
-func (s *server) only(a access, next http.Handler) http.Handler {
+func (s *core) only(a access, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := callOf(r.Context()).may(a); err != nil {
 			s.refuse(w, r, err)
@@ -174,9 +183,13 @@ const (
 	maxCachedToken = 4096
 )
 
+type tokenReader interface {
+	APITokenByHash(ctx context.Context, hash []byte) (postgres.APIToken, error)
+}
+
 // tokenCache spares the database the same question with every request.
 type tokenCache struct {
-	store tokenStore
+	store tokenReader
 	now   func() time.Time
 
 	mu    sync.Mutex
@@ -188,7 +201,7 @@ type knownToken struct {
 	until  time.Time
 }
 
-func newTokenCache(store tokenStore, now func() time.Time) *tokenCache {
+func newTokenCache(store tokenReader, now func() time.Time) *tokenCache {
 	return &tokenCache{store: store, now: now, known: map[[32]byte]knownToken{}}
 }
 
@@ -218,11 +231,11 @@ func (t *tokenCache) find(ctx context.Context, hash [32]byte) (caller, error) {
 	return k.caller, nil
 }
 
-// forget makes a revocation felt at once on this server.
-func (t *tokenCache) forget() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	clear(t.known)
+// forgetTokens makes a revocation felt at once on this server.
+func (s *core) forgetTokens() {
+	s.tokens.mu.Lock()
+	defer s.tokens.mu.Unlock()
+	clear(s.tokens.known)
 }
 
 // actorOf names a token to people by its note, and exactly by its id: notes need not be unique, and ids that

@@ -16,16 +16,16 @@ import (
 // batch finds the batch that a request names and the node that its token was sealed to: one
 // that is unknown or has ended is not_found whatever the token, a live one with another
 // token is unauthenticated (N91).
-func (s *server) batch(r *http.Request) (fleet.BatchID, fleet.NodeName, error) {
+func (s *machines) batch(r *http.Request) (fleet.BatchID, fleet.NodeName, error) {
 	id := chi.URLParam(r, "id")
 	dead := fleet.Errorf(fleet.NotFound, "no batch is open under this id")
 	if !fleet.ValidID(id) {
-		s.metrics.fetchNo.WithLabelValues(refusedDead).Inc()
+		s.fetchNo.WithLabelValues(refusedDead).Inc()
 		return "", "", dead
 	}
-	tokens, err := s.store.BatchTokens(r.Context(), fleet.BatchID(id))
+	tokens, err := s.Store.BatchTokens(r.Context(), fleet.BatchID(id))
 	if err != nil && fleet.KindOf(err) == fleet.NotFound {
-		s.metrics.fetchNo.WithLabelValues(refusedDead).Inc()
+		s.fetchNo.WithLabelValues(refusedDead).Inc()
 		return "", "", dead
 	}
 	if err != nil {
@@ -33,7 +33,7 @@ func (s *server) batch(r *http.Request) (fleet.BatchID, fleet.NodeName, error) {
 	}
 	node, err := s.opens(r, tokens)
 	callOf(r.Context()).still = func(ctx context.Context) error {
-		tokens, err := s.store.BatchTokens(ctx, fleet.BatchID(id))
+		tokens, err := s.Store.BatchTokens(ctx, fleet.BatchID(id))
 		if err == nil {
 			_, err = s.opens(r, tokens)
 		}
@@ -43,12 +43,12 @@ func (s *server) batch(r *http.Request) (fleet.BatchID, fleet.NodeName, error) {
 }
 
 // batchItems lists the deliveries of a batch, as they are now (N98).
-func (s *server) batchItems(w http.ResponseWriter, r *http.Request) error {
+func (s *machines) batchItems(w http.ResponseWriter, r *http.Request) error {
 	id, node, err := s.batch(r)
 	if err != nil {
 		return err
 	}
-	items, err := s.store.BatchItems(r.Context(), id, node)
+	items, err := s.Store.BatchItems(r.Context(), id, node)
 	if err == nil {
 		err = canonicalRuns(items)
 	}
@@ -61,7 +61,7 @@ func (s *server) batchItems(w http.ResponseWriter, r *http.Request) error {
 	return s.sendItems(w, r, items)
 }
 
-func (s *server) sendItems(w http.ResponseWriter, r *http.Request, items []fleet.BatchItem) error {
+func (s *machines) sendItems(w http.ResponseWriter, r *http.Request, items []fleet.BatchItem) error {
 	out := s.newPieces(w, r)
 	separator := `{"items":[`
 	for i := range items {
@@ -106,9 +106,9 @@ type bodiesRequest struct {
 	Hashes []fleet.Hash `json:"hashes"`
 }
 
-func (s *server) readHashes(w http.ResponseWriter, r *http.Request) ([]fleet.Hash, error) {
+func (s *machines) readHashes(r *http.Request) ([]fleet.Hash, error) {
 	var in bodiesRequest
-	if err := s.readWire(w, r, &in); err != nil {
+	if err := s.readWire(r, &in); err != nil {
 		return nil, err
 	}
 	if len(in.Hashes) > fleet.MaxBatchItems {
@@ -130,32 +130,32 @@ func (s *server) readHashes(w http.ResponseWriter, r *http.Request) ([]fleet.Has
 }
 
 // batchBodies streams those bodies of a batch that the node lacks, one after the other.
-func (s *server) batchBodies(w http.ResponseWriter, r *http.Request) error {
+func (s *machines) batchBodies(w http.ResponseWriter, r *http.Request) error {
 	id, node, err := s.batch(r)
 	if err != nil {
 		return err
 	}
-	hashes, err := s.readHashes(w, r)
+	hashes, err := s.readHashes(r)
 	if err != nil {
 		return err
 	}
 	return s.sendBodies(w, r, func(emit func(fleet.Hash, []byte) error) error {
-		return s.store.BatchBodies(r.Context(), id, node, hashes, emit)
+		return s.Store.BatchBodies(r.Context(), id, node, hashes, emit)
 	})
 }
 
 // ticketBodies is batchBodies for a comparison: bodies of the tickets that the node holds.
-func (s *server) ticketBodies(w http.ResponseWriter, r *http.Request) error {
+func (s *machines) ticketBodies(w http.ResponseWriter, r *http.Request) error {
 	pass, err := s.pass(r)
 	if err != nil {
 		return err
 	}
-	hashes, err := s.readHashes(w, r)
+	hashes, err := s.readHashes(r)
 	if err != nil {
 		return err
 	}
 	return s.sendBodies(w, r, func(emit func(fleet.Hash, []byte) error) error {
-		return s.store.TicketBodies(r.Context(), pass.Site, pass.Node, hashes, emit)
+		return s.Store.TicketBodies(r.Context(), pass.Site, pass.Node, hashes, emit)
 	})
 }
 
@@ -164,20 +164,20 @@ type resultsRequest struct {
 }
 
 // batchResults takes what a node made of the items of a batch (X27).
-func (s *server) batchResults(w http.ResponseWriter, r *http.Request) error {
+func (s *machines) batchResults(w http.ResponseWriter, r *http.Request) error {
 	id, node, err := s.batch(r)
 	if err != nil {
 		return err
 	}
 	var in resultsRequest
-	if err := s.readWire(w, r, &in); err != nil {
+	if err := s.readWire(r, &in); err != nil {
 		return err
 	}
 	if err := checkResults(in.Results); err != nil {
 		return err
 	}
 	if len(in.Results) > 0 {
-		if err := s.store.RecordBatch(r.Context(), id, node, in.Results); err != nil {
+		if err := s.Store.RecordBatch(r.Context(), id, node, in.Results); err != nil {
 			return err
 		}
 	}

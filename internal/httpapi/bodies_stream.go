@@ -16,14 +16,14 @@ const bodiesMedia = "application/vnd.holdfast.bodies"
 // pieces is an answer that is written piece by piece, compressed when the caller takes that.
 // Nothing is sent before the first piece, so an earlier failure can still be reported.
 type pieces struct {
-	s      *server
+	s      *machines
 	r      *http.Request
 	w      http.ResponseWriter
 	coding string
 	to     io.WriteCloser // nil before the first piece
 }
 
-func (s *server) newPieces(w http.ResponseWriter, r *http.Request) *pieces {
+func (s *machines) newPieces(w http.ResponseWriter, r *http.Request) *pieces {
 	return &pieces{s: s, r: r, w: w, coding: acceptedCoding(r)}
 }
 
@@ -38,7 +38,7 @@ func (t *pieces) begin() error {
 	if t.to != nil {
 		return nil
 	}
-	sent := t.s.metrics.fetchBytes.WithLabelValues(t.coding)
+	sent := t.s.fetchBytes.WithLabelValues(t.coding)
 	to, err := compressor(t.s.rolling(t.w, func(n int) { sent.Add(float64(n)) }), t.coding)
 	if err != nil {
 		return err
@@ -75,7 +75,7 @@ func (t *pieces) end(err error) error {
 }
 
 // sendBodies streams what read emits, with the memory of one body.
-func (s *server) sendBodies(w http.ResponseWriter, r *http.Request, read func(emit func(fleet.Hash, []byte) error) error) error {
+func (s *machines) sendBodies(w http.ResponseWriter, r *http.Request, read func(emit func(fleet.Hash, []byte) error) error) error {
 	h := w.Header()
 	h.Set("Content-Type", bodiesMedia)
 	h.Set("Cache-Control", "no-store")

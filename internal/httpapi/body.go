@@ -11,6 +11,7 @@ import (
 	"os"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -35,11 +36,11 @@ const (
 
 // withBody reads the body of a request whole and hands it to f. Memory stays bounded however many
 // are sent at once, and however slowly.
-func (s *server) withBody(ctx context.Context, limit int64, f func(raw []byte) error) error {
+func (s *core) withBody(ctx context.Context, limit int64, f func(raw []byte) error) error {
 	c := callOf(ctx)
-	memory := s.reading.begin(string(c.hash[:]))
+	memory := s.memory.begin(c.share)
 	defer memory.end()
-	raw, err := s.readBody(c.w, c.r, limit, memory)
+	raw, err := s.readBody(c.w, c.request, limit, memory)
 	if err != nil {
 		return err
 	}
@@ -52,7 +53,7 @@ func bodyTooLarge(limit int64) error {
 }
 
 // readBody reads a body whole. What it takes is reserved until memory ends.
-func (s *server) readBody(w http.ResponseWriter, r *http.Request, limit int64, memory *held) ([]byte, error) {
+func (s *core) readBody(w http.ResponseWriter, r *http.Request, limit int64, memory *held) ([]byte, error) {
 	if r.ContentLength > limit {
 		return nil, bodyTooLarge(limit)
 	}
@@ -105,7 +106,7 @@ type rollingReader struct {
 	read    int64
 }
 
-func (s *server) rollingBody(w http.ResponseWriter, r *http.Request) *rollingReader {
+func (s *core) rollingBody(w http.ResponseWriter, r *http.Request) *rollingReader {
 	now := s.now()
 	out := &rollingReader{from: r.Body, w: http.NewResponseController(w), now: s.now, stall: s.stall, began: now, checked: now}
 	if still := callOf(r.Context()).still; still != nil {
@@ -147,7 +148,7 @@ func (r *rollingReader) deadline(at time.Time) error {
 }
 
 // readJSON reads a small request. One without a body is refused unless it may be empty.
-func (s *server) readJSON(ctx context.Context, into any) (raw []byte, err error) {
+func (s *core) readJSON(ctx context.Context, into any) (raw []byte, err error) {
 	err = s.withBody(ctx, smallBody, func(body []byte) error {
 		raw = body
 		return decode(body, into)
@@ -156,7 +157,7 @@ func (s *server) readJSON(ctx context.Context, into any) (raw []byte, err error)
 }
 
 // readOptional is readJSON for a request that may have no body at all.
-func (s *server) readOptional(ctx context.Context, into any) (raw []byte, err error) {
+func (s *core) readOptional(ctx context.Context, into any) (raw []byte, err error) {
 	err = s.withBody(ctx, smallBody, func(body []byte) error {
 		raw = body
 		if len(bytes.TrimSpace(body)) == 0 {
@@ -332,4 +333,31 @@ func wordFor(t reflect.Type) string {
 		return "a whole number"
 	}
 	return "something else"
+}
+
+// below puts the place of a document before the place that an error names in it.
+func below(place string, err error) error {
+	var e *fleet.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	return e.At(strings.TrimSuffix(place+"/"+strings.TrimPrefix(e.Field, "/"), "/"))
+}
+
+// checkNames refuses too many names, none twice, and what is no name.
+func checkNames(n int, name func(i int) fleet.InstanceName) error {
+	if n < 1 || n > fleet.MaxComparedNames {
+		return fleet.Errorf(fleet.Invalid, "%d names given", n).At("/instances").WithHint("give 1 to " + strconv.Itoa(fleet.MaxComparedNames))
+	}
+	seen := make(map[fleet.InstanceName]bool, n)
+	for i := range n {
+		if err := fleet.ValidateName("/instances/"+strconv.Itoa(i), string(name(i))); err != nil {
+			return err
+		}
+		if seen[name(i)] {
+			return fleet.Errorf(fleet.Invalid, "%s is given twice", name(i)).At("/instances")
+		}
+		seen[name(i)] = true
+	}
+	return nil
 }

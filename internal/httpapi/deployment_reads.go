@@ -34,10 +34,10 @@ type replicaLogsOutput struct{ Body api.List[api.ReplicaLogChunk] }
 type topOutput struct{ Body api.DeploymentTop }
 
 func (s *server) mountDeploymentReads() {
-	register(s, forViewers, endpoint(http.MethodGet, deploymentPath+"/revisions", "list-deployment-revisions", "What was released, newest first"), s.listDeploymentRevisions)
-	register(s, forViewers, endpoint(http.MethodGet, deploymentPath+"/decisions", "list-deployment-decisions", "What became of a deployment and its replicas, and why, newest first"), s.listDecisions)
-	register(s, forViewers, endpoint(http.MethodGet, deploymentPath+"/logs", "get-deployment-logs", "Output of replicas, oldest first"), s.deploymentLogs)
-	register(s, forViewers, endpoint(http.MethodGet, deploymentPath+"/top", "get-deployment-top", "What the replicas take of their nodes"), s.deploymentTop)
+	register(s.core, forViewers, endpoint(http.MethodGet, deploymentPath+"/revisions", "list-deployment-revisions", "What was released, newest first"), s.listDeploymentRevisions)
+	register(s.core, forViewers, endpoint(http.MethodGet, deploymentPath+"/decisions", "list-deployment-decisions", "What became of a deployment and its replicas, and why, newest first"), s.listDecisions)
+	register(s.core, forViewers, endpoint(http.MethodGet, deploymentPath+"/logs", "get-deployment-logs", "Output of replicas, oldest first"), s.deploymentLogs)
+	register(s.core, forViewers, endpoint(http.MethodGet, deploymentPath+"/top", "get-deployment-top", "What the replicas take of their nodes"), s.deploymentTop)
 }
 
 // deploymentSeen reads a deployment that the caller may see: one that is declared, or whose

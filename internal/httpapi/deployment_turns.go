@@ -34,9 +34,9 @@ func (s *server) mountDeploymentTurns() {
 		op := endpoint(http.MethodPost, deploymentPath+"/"+t.verb, t.verb+"-deployment", t.summary)
 		s.mountDeploymentTurn(op, t.kind)
 		if t.kind == fleet.OperationScale {
-			takes[api.ScaleRequest](s, op)
+			takes[api.ScaleRequest](s.core, op)
 		} else {
-			takes[api.ActionRequest](s, op)
+			takes[api.ActionRequest](s.core, op)
 		}
 	}
 	s.mountDeploymentTurn(endpoint(http.MethodDelete, deploymentPath, "delete-deployment", "End all replicas of a deployment, and then delete it"), fleet.OperationDestroy)
@@ -44,7 +44,7 @@ func (s *server) mountDeploymentTurns() {
 
 func (s *server) mountDeploymentTurn(op huma.Operation, kind fleet.OperationKind) {
 	op.DefaultStatus = http.StatusAccepted
-	register(s, forOperators, op, func(ctx context.Context, in *turnDeploymentInput) (*acceptedOutput, error) {
+	register(s.core, forOperators, op, func(ctx context.Context, in *turnDeploymentInput) (*acceptedOutput, error) {
 		return s.turnDeployment(ctx, kind, in)
 	})
 }

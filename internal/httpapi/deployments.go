@@ -48,13 +48,13 @@ const deploymentPath = "/api/v1/deployments/{name}"
 func (s *server) mountDeployments(fleet.DeclaredKind) {
 	put := endpoint(http.MethodPut, deploymentPath, "put-deployment", "Declare a deployment and have it run")
 	put.DefaultStatus = http.StatusAccepted
-	register(s, forOperators, put, s.putDeployment)
-	takes[api.DeploymentPut](s, put)
-	register(s, forViewers, endpoint(http.MethodGet, deploymentPath, "get-deployment", "Read a deployment"),
+	register(s.core, forOperators, put, s.putDeployment)
+	takes[api.DeploymentPut](s.core, put)
+	register(s.core, forViewers, endpoint(http.MethodGet, deploymentPath, "get-deployment", "Read a deployment"),
 		func(ctx context.Context, in *getInput) (*objectOutput, error) {
 			return s.getObject(ctx, deploymentKey(in.Name), s.deploymentStatuses)
 		})
-	register(s, forViewers, endpoint(http.MethodGet, "/api/v1/deployments", "list-deployments", "List deployments"),
+	register(s.core, forViewers, endpoint(http.MethodGet, "/api/v1/deployments", "list-deployments", "List deployments"),
 		func(ctx context.Context, in *listDeploymentsInput) (*objectsOutput, error) {
 			if in.Ended {
 				return s.listEnded(ctx, in.ListParams)

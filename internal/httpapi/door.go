@@ -8,6 +8,9 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
+// DoorHTTP is what refusals of the API are written down under.
+const DoorHTTP = doorHTTP
+
 // Handler is the API. It also makes the revisions of specs for whom no request came by
 // HTTP: the doors of any Temporal client.
 type Handler struct {
@@ -21,7 +24,7 @@ func (h *Handler) Probes() http.Handler {
 	probes := http.NewServeMux()
 	probes.HandleFunc("GET /healthz", h.s.healthz)
 	probes.HandleFunc("GET /readyz", h.s.readyz)
-	probes.Handle("GET /metrics", h.s.metrics.handler())
+	probes.Handle("GET /metrics", h.s.metricsHandler())
 	return probes
 }
 

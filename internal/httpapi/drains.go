@@ -18,13 +18,13 @@ type askDrainInput struct {
 func (s *server) mountDrains() {
 	drain := endpoint(http.MethodPost, "/api/v1/nodes/{name}/drain", "drain-node", "Empty a node: cordon it, move what runs, let it finish, cut it off at the deadline")
 	drain.DefaultStatus = http.StatusAccepted
-	register(s, forOperators, drain, s.drainNode)
-	takes[api.NodeDrainRequest](s, drain)
+	register(s.core, forOperators, drain, s.drainNode)
+	takes[api.NodeDrainRequest](s.core, drain)
 	cordon := endpoint(http.MethodPost, "/api/v1/nodes/{name}/cordon", "cordon-node", "Keep new work away from a node")
-	register(s, forOperators, cordon, s.cordonNode)
-	takes[api.CordonRequest](s, cordon)
+	register(s.core, forOperators, cordon, s.cordonNode)
+	takes[api.CordonRequest](s.core, cordon)
 	uncordon := endpoint(http.MethodPost, "/api/v1/nodes/{name}/uncordon", "uncordon-node", "Let new work come to a node again")
-	register(s, forOperators, uncordon, s.uncordonNode)
+	register(s.core, forOperators, uncordon, s.uncordonNode)
 }
 
 func (s *server) drainNode(ctx context.Context, in *askDrainInput) (*acceptedOutput, error) {

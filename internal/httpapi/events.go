@@ -127,8 +127,8 @@ func (s *server) streamEvents(w http.ResponseWriter, r *http.Request, project fl
 		return err
 	}
 	defer end()
-	s.metrics.streams.Inc()
-	defer s.metrics.streams.Dec()
+	s.streaming.Inc()
+	defer s.streaming.Dec()
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Accel-Buffering", "no") // proxies pass each event on at once
@@ -224,5 +224,5 @@ func (f *feed) write(text []byte) error {
 	if _, err := io.Copy(f.out, bytes.NewReader(text)); err != nil {
 		return err
 	}
-	return f.out.control.Flush()
+	return f.out.FlushError()
 }

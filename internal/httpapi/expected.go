@@ -18,19 +18,19 @@ import (
 
 // pass finds the comparison whose token a request carries (N86: only an authenticated set
 // is acted upon). The token opens the site that it was made for and no other.
-func (s *server) pass(r *http.Request) (postgres.ReconcilePass, error) {
+func (s *machines) pass(r *http.Request) (postgres.ReconcilePass, error) {
 	token, err := bearer(r)
 	if err != nil {
 		return postgres.ReconcilePass{}, err
 	}
 	hash := identity.HashToken(token)
-	pass, err := s.store.ReconcileOf(r.Context(), hash[:], s.pendingTTL)
+	pass, err := s.Store.ReconcileOf(r.Context(), hash[:], s.PendingTTL)
 	if err == nil && string(pass.Site) != chi.URLParam(r, "site") {
 		err = fleet.Errorf(fleet.Unauthenticated, "the token belongs to another site")
 	}
 	if err == nil {
 		callOf(r.Context()).still = func(ctx context.Context) error {
-			_, err := s.store.ReconcileOf(ctx, hash[:], s.pendingTTL)
+			_, err := s.Store.ReconcileOf(ctx, hash[:], s.PendingTTL)
 			return err
 		}
 		strangers.Of(r.Context()).Admit()
@@ -40,12 +40,12 @@ func (s *server) pass(r *http.Request) (postgres.ReconcilePass, error) {
 
 // expectedSet lists what the nodes of a site should hold (N33, N79), whole, with its number
 // of lines and its version in headers. It is 304 for one that is clean at this version.
-func (s *server) expectedSet(w http.ResponseWriter, r *http.Request) error {
+func (s *machines) expectedSet(w http.ResponseWriter, r *http.Request) error {
 	pass, err := s.pass(r)
 	if err != nil {
 		return err
 	}
-	version, err := s.store.SetVersion(r.Context(), pass.Site)
+	version, err := s.Store.SetVersion(r.Context(), pass.Site)
 	if err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ func (s *server) expectedSet(w http.ResponseWriter, r *http.Request) error {
 		w.WriteHeader(http.StatusNotModified)
 		return nil
 	}
-	set, err := s.store.ExpectedSet(r.Context(), pass.Site)
+	set, err := s.Store.ExpectedSet(r.Context(), pass.Site)
 	if err != nil {
 		return err
 	}
@@ -94,13 +94,13 @@ type ticketsAnswer struct {
 
 // tickets lets a node fetch what it lacks, each with a separate token
 // that is sealed to it (N84, N104). A name that has moved on has none.
-func (s *server) tickets(w http.ResponseWriter, r *http.Request) error {
+func (s *machines) tickets(w http.ResponseWriter, r *http.Request) error {
 	pass, err := s.pass(r)
 	if err != nil {
 		return err
 	}
 	var in ticketsRequest
-	if err := s.readWire(w, r, &in); err != nil {
+	if err := s.readWire(r, &in); err != nil {
 		return err
 	}
 	if err := checkNames(len(in.Instances), func(i int) fleet.InstanceName { return in.Instances[i] }); err != nil {
@@ -113,8 +113,8 @@ func (s *server) tickets(w http.ResponseWriter, r *http.Request) error {
 	return answerJSON(w, http.StatusOK, ticketsAnswer{commands})
 }
 
-func (s *server) makeTickets(ctx context.Context, pass postgres.ReconcilePass, names []fleet.InstanceName) ([]fleet.RefreshDeploymentCommand, error) {
-	ask := postgres.TicketRequest{Pass: pass, Names: names, Life: s.pendingTTL}
+func (s *machines) makeTickets(ctx context.Context, pass postgres.ReconcilePass, names []fleet.InstanceName) ([]fleet.RefreshDeploymentCommand, error) {
+	ask := postgres.TicketRequest{Pass: pass, Names: names, Life: s.PendingTTL}
 	var tokens []string
 	for range names {
 		token, hash, err := identity.NewToken(ticketTokenBytes)
@@ -123,7 +123,7 @@ func (s *server) makeTickets(ctx context.Context, pass postgres.ReconcilePass, n
 		}
 		tokens, ask.Tokens = append(tokens, token), append(ask.Tokens, hash[:])
 	}
-	made, err := s.store.MakeTickets(ctx, ask)
+	made, err := s.Store.MakeTickets(ctx, ask)
 	if err != nil {
 		return nil, err
 	}
@@ -143,43 +143,25 @@ const (
 	sealingKeySize   = 32
 )
 
-// checkNames refuses too many names, none twice, and what is no name.
-func checkNames(n int, name func(i int) fleet.InstanceName) error {
-	if n < 1 || n > fleet.MaxComparedNames {
-		return fleet.Errorf(fleet.Invalid, "%d names given", n).At("/instances").WithHint("give 1 to " + strconv.Itoa(fleet.MaxComparedNames))
-	}
-	seen := make(map[fleet.InstanceName]bool, n)
-	for i := range n {
-		if err := fleet.ValidateName("/instances/"+strconv.Itoa(i), string(name(i))); err != nil {
-			return err
-		}
-		if seen[name(i)] {
-			return fleet.Errorf(fleet.Invalid, "%s is given twice", name(i)).At("/instances")
-		}
-		seen[name(i)] = true
-	}
-	return nil
-}
-
 type absentRequest struct {
 	Instances []fleet.Extra `json:"instances"`
 }
 
 // confirmAbsent answers by name what becomes of what a node holds and the set does not list
 // (N57, N86, X3).
-func (s *server) confirmAbsent(w http.ResponseWriter, r *http.Request) error {
+func (s *machines) confirmAbsent(w http.ResponseWriter, r *http.Request) error {
 	pass, err := s.pass(r)
 	if err != nil {
 		return err
 	}
 	var in absentRequest
-	if err := s.readWire(w, r, &in); err != nil {
+	if err := s.readWire(r, &in); err != nil {
 		return err
 	}
 	if err := checkExtras(in.Instances); err != nil {
 		return err
 	}
-	answer, err := s.store.ConfirmAbsent(r.Context(), pass, in.Instances)
+	answer, err := s.Store.ConfirmAbsent(r.Context(), pass, in.Instances)
 	if err != nil {
 		return err
 	}
@@ -207,13 +189,13 @@ func checkExtras(all []fleet.Extra) error {
 }
 
 // reconciled takes what came of a comparison (X27).
-func (s *server) reconciled(w http.ResponseWriter, r *http.Request) error {
+func (s *machines) reconciled(w http.ResponseWriter, r *http.Request) error {
 	pass, err := s.pass(r)
 	if err != nil {
 		return err
 	}
 	var in fleet.ReconcileReport
-	if err := s.readWire(w, r, &in); err != nil {
+	if err := s.readWire(r, &in); err != nil {
 		return err
 	}
 	if len(in.Differs) > fleet.MaxDiffers || len(in.Refused) > maxWord {
@@ -225,7 +207,7 @@ func (s *server) reconciled(w http.ResponseWriter, r *http.Request) error {
 		}
 		in.Differs[i].Why = strings.ToValidUTF8(d.Why[:min(len(d.Why), maxWord)], "")
 	}
-	if err := s.store.ReportReconcile(r.Context(), pass, in); err != nil {
+	if err := s.Store.ReportReconcile(r.Context(), pass, in); err != nil {
 		return err
 	}
 	w.WriteHeader(http.StatusNoContent)

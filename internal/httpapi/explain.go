@@ -32,7 +32,7 @@ const (
 )
 
 func (s *server) mountExplain() {
-	register(s, forViewers, endpoint(http.MethodGet, deploymentPath+"/explain", "explain-deployment",
+	register(s.core, forViewers, endpoint(http.MethodGet, deploymentPath+"/explain", "explain-deployment",
 		"Why a deployment is where it is: what is declared, runs, failed and is waited for"), s.explainDeployment)
 }
 

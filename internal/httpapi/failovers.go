@@ -17,8 +17,8 @@ type failoverInput struct {
 func (s *server) mountFailovers() {
 	op := endpoint(http.MethodPost, "/api/v1/sites/{name}/failover", "failover-site", "Make another node the active one of a site")
 	op.DefaultStatus = http.StatusAccepted
-	register(s, forOperators, op, s.failoverSite)
-	takes[api.FailoverRequest](s, op)
+	register(s.core, forOperators, op, s.failoverSite)
+	takes[api.FailoverRequest](s.core, op)
 }
 
 func (s *server) failoverSite(ctx context.Context, in *failoverInput) (*acceptedOutput, error) {

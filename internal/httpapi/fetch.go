@@ -35,16 +35,16 @@ const (
 
 // fetchable finds what an id stands for and checks the token: a dead id is not_found
 // whatever the token, a live one with another token is unauthenticated (N91).
-func (s *server) fetchable(r *http.Request) (postgres.FetchContent, error) {
+func (s *machines) fetchable(r *http.Request) (postgres.FetchContent, error) {
 	id := chi.URLParam(r, "id")
 	dead := fleet.Errorf(fleet.NotFound, "no delivery is open under this id")
 	if !fleet.ValidID(id) {
-		s.metrics.fetchNo.WithLabelValues(refusedDead).Inc()
+		s.fetchNo.WithLabelValues(refusedDead).Inc()
 		return postgres.FetchContent{}, dead
 	}
-	found, err := s.store.Fetchable(r.Context(), id)
+	found, err := s.Store.Fetchable(r.Context(), id)
 	if fleet.KindOf(err) == fleet.NotFound && err != nil {
-		s.metrics.fetchNo.WithLabelValues(refusedDead).Inc()
+		s.fetchNo.WithLabelValues(refusedDead).Inc()
 		return found, dead
 	}
 	if err != nil {
@@ -55,14 +55,14 @@ func (s *server) fetchable(r *http.Request) (postgres.FetchContent, error) {
 }
 
 // opens checks the token of a request, and returns the node that it was sealed to.
-func (s *server) opens(r *http.Request, tokens []postgres.FetchToken) (fleet.NodeName, error) {
+func (s *machines) opens(r *http.Request, tokens []postgres.FetchToken) (fleet.NodeName, error) {
 	token, err := bearer(r)
 	node, matches := whoseToken(token, tokens)
 	if err == nil && !matches {
 		err = fleet.Errorf(fleet.Unauthenticated, "the token is not valid for this delivery")
 	}
 	if err != nil {
-		s.metrics.fetchNo.WithLabelValues(refusedToken).Inc()
+		s.fetchNo.WithLabelValues(refusedToken).Inc()
 		return "", err
 	}
 	strangers.Of(r.Context()).Admit()
@@ -80,7 +80,7 @@ func whoseToken(token string, tokens []postgres.FetchToken) (node fleet.NodeName
 }
 
 // fetchConfig gives a node the body of its delivery (N22 to N31).
-func (s *server) fetchConfig(w http.ResponseWriter, r *http.Request) error {
+func (s *machines) fetchConfig(w http.ResponseWriter, r *http.Request) error {
 	found, err := s.fetchable(r)
 	if err != nil {
 		return err
@@ -92,11 +92,11 @@ func (s *server) fetchConfig(w http.ResponseWriter, r *http.Request) error {
 	describe(h, found.Content)
 	h.Set("Vary", "Accept-Encoding")
 	coding := codingFor(r, found.Content)
-	sent := s.metrics.fetchBytes.WithLabelValues(coding)
+	sent := s.fetchBytes.WithLabelValues(coding)
 	out := s.rolling(w, func(n int) { sent.Add(float64(n)) })
 	identityTag := quoted(string(found.Content.Hash))
 	if coding == codingIdentity {
-		body, err := s.store.OpenBody(r.Context(), found.Content.Hash)
+		body, err := s.Store.OpenBody(r.Context(), found.Content.Hash)
 		if err != nil {
 			return err
 		}
@@ -114,7 +114,7 @@ func (s *server) fetchConfig(w http.ResponseWriter, r *http.Request) error {
 	if found.Content.Size <= packedEach {
 		return s.sendPacked(out, r, found.Content, coding)
 	}
-	body, err := s.store.OpenBody(r.Context(), found.Content.Hash)
+	body, err := s.Store.OpenBody(r.Context(), found.Content.Hash)
 	if err != nil {
 		return err
 	}
@@ -227,7 +227,7 @@ type uncompressed struct{ io.Writer }
 func (uncompressed) Close() error { return nil }
 
 // fetchRun gives a node the run section of its delivery, in the form that its hash is of.
-func (s *server) fetchRun(w http.ResponseWriter, r *http.Request) error {
+func (s *machines) fetchRun(w http.ResponseWriter, r *http.Request) error {
 	found, err := s.fetchable(r)
 	if err != nil {
 		return err

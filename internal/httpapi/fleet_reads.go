@@ -30,8 +30,8 @@ type listFleetTargetsInput struct {
 type fleetTargetsOutput struct{ Body api.List[api.FleetTarget] }
 
 func (s *server) mountFleetReads() {
-	register(s, forViewers, endpoint(http.MethodGet, fleetPath+"/runs", "list-fleet-runs", "The runs of a fleet change, newest first"), s.listFleetRuns)
-	register(s, forViewers, endpoint(http.MethodGet, fleetPath+"/targets", "list-fleet-targets", "The instances of a run, in the order of site and name"), s.listFleetTargets)
+	register(s.core, forViewers, endpoint(http.MethodGet, fleetPath+"/runs", "list-fleet-runs", "The runs of a fleet change, newest first"), s.listFleetRuns)
+	register(s.core, forViewers, endpoint(http.MethodGet, fleetPath+"/targets", "list-fleet-targets", "The instances of a run, in the order of site and name"), s.listFleetTargets)
 }
 
 func (s *server) visibleFleet(ctx context.Context, name string) (fleet.FleetName, error) {

@@ -28,15 +28,15 @@ const fleetPath = "/api/v1/fleets/{name}"
 func (s *server) mountFleets(fleet.DeclaredKind) {
 	put := endpoint(http.MethodPut, fleetPath, "put-fleet", "Declare a fleet change and run it")
 	put.DefaultStatus = http.StatusAccepted
-	register(s, forOperators, put, s.putFleet)
-	takes[api.FleetPut](s, put)
+	register(s.core, forOperators, put, s.putFleet)
+	takes[api.FleetPut](s.core, put)
 	for _, t := range api.FleetTurns() {
 		op := endpoint(http.MethodPost, fleetPath+"/"+t.Verb, t.Verb+"-fleet", t.Summary)
 		op.DefaultStatus = http.StatusAccepted
-		register(s, forOperators, op, func(ctx context.Context, in *turnFleetInput) (*acceptedOutput, error) {
+		register(s.core, forOperators, op, func(ctx context.Context, in *turnFleetInput) (*acceptedOutput, error) {
 			return s.turnFleet(ctx, t.On, in)
 		})
-		takes[api.ActionRequest](s, op)
+		takes[api.ActionRequest](s.core, op)
 	}
 	s.mountFleetReads()
 }

@@ -30,9 +30,9 @@ func (s *server) mountTurns() {
 		op := endpoint(http.MethodPost, instancePath+"/"+string(t.kind), string(t.kind)+"-instance", t.summary)
 		s.mountTurn(op, t.kind)
 		if t.kind == fleet.OperationRollback {
-			takes[api.RollbackRequest](s, op)
+			takes[api.RollbackRequest](s.core, op)
 		} else {
-			takes[api.ActionRequest](s, op)
+			takes[api.ActionRequest](s.core, op)
 		}
 	}
 	s.mountTurn(endpoint(http.MethodDelete, instancePath, "delete-instance", "Delete an instance from all its nodes"), fleet.OperationDelete)
@@ -40,7 +40,7 @@ func (s *server) mountTurns() {
 
 func (s *server) mountTurn(op huma.Operation, kind fleet.OperationKind) {
 	op.DefaultStatus = http.StatusAccepted
-	register(s, forOperators, op, func(ctx context.Context, in *turnInput) (*acceptedOutput, error) {
+	register(s.core, forOperators, op, func(ctx context.Context, in *turnInput) (*acceptedOutput, error) {
 		return s.turn(ctx, kind, in)
 	})
 }

@@ -45,10 +45,10 @@ const instancePath = "/api/v1/sites/{site}/instances/{name}"
 func (s *server) mountInstances(fleet.DeclaredKind) {
 	put := endpoint(http.MethodPut, instancePath, "put-instance", "Declare an instance and start its delivery")
 	put.DefaultStatus = http.StatusAccepted
-	register(s, forOperators, put, s.putInstance)
-	takes[api.InstancePut](s, put)
-	register(s, forViewers, endpoint(http.MethodGet, instancePath, "get-instance", "Read an instance"), s.getInstance)
-	register(s, forViewers, endpoint(http.MethodGet, "/api/v1/sites/{site}/instances", "list-instances", "List the instances of a site"), s.listInstances)
+	register(s.core, forOperators, put, s.putInstance)
+	takes[api.InstancePut](s.core, put)
+	register(s.core, forViewers, endpoint(http.MethodGet, instancePath, "get-instance", "Read an instance"), s.getInstance)
+	register(s.core, forViewers, endpoint(http.MethodGet, "/api/v1/sites/{site}/instances", "list-instances", "List the instances of a site"), s.listInstances)
 	s.mountTurns()
 	s.mountInstanceReads()
 }

@@ -106,10 +106,10 @@ type putPlainInput struct {
 func mountPlain[P any](summary string, of declarer[P]) func(*server, fleet.DeclaredKind) {
 	return func(s *server, k fleet.DeclaredKind) {
 		op := endpoint(http.MethodPut, "/api/v1/"+k.Plural+"/{name}", "put-"+string(k.Kind), summary)
-		register(s, s.kinds[k.Kind].writers, op, func(ctx context.Context, in *putPlainInput) (*acceptedOutput, error) {
+		register(s.core, s.kinds[k.Kind].writers, op, func(ctx context.Context, in *putPlainInput) (*acceptedOutput, error) {
 			return putPlain(ctx, s, k.Kind, in, of)
 		})
-		takes[P](s, op)
+		takes[P](s.core, op)
 	}
 }
 

@@ -15,12 +15,12 @@ import (
 
 // nodeReplicas lists what a node is to run of deployments, and what it is to end, whole. It is
 // 304 for the version that the node has.
-func (s *server) nodeReplicas(w http.ResponseWriter, r *http.Request) error {
+func (s *machines) nodeReplicas(w http.ResponseWriter, r *http.Request) error {
 	node, err := s.node(r)
 	if err != nil {
 		return err
 	}
-	set, err := s.store.NodeReplicas(r.Context(), node.Name)
+	set, err := s.Store.NodeReplicas(r.Context(), node.Name)
 	if err != nil {
 		return err
 	}
@@ -38,7 +38,7 @@ func (s *server) nodeReplicas(w http.ResponseWriter, r *http.Request) error {
 }
 
 // nodeDefinition gives a node the exact bytes of what it is to run: of nothing else.
-func (s *server) nodeDefinition(w http.ResponseWriter, r *http.Request) error {
+func (s *machines) nodeDefinition(w http.ResponseWriter, r *http.Request) error {
 	node, err := s.node(r)
 	if err != nil {
 		return err
@@ -47,7 +47,7 @@ func (s *server) nodeDefinition(w http.ResponseWriter, r *http.Request) error {
 	if err := fleet.ValidateHash("hash", hash); err != nil {
 		return err
 	}
-	body, err := s.store.DefinitionOf(r.Context(), node.Name, hash)
+	body, err := s.Store.DefinitionOf(r.Context(), node.Name, hash)
 	if err != nil {
 		return err
 	}
@@ -65,13 +65,13 @@ type replicaLogsRequest struct {
 }
 
 // nodeReplicaLogs takes output of a replica (X27).
-func (s *server) nodeReplicaLogs(w http.ResponseWriter, r *http.Request) error {
+func (s *machines) nodeReplicaLogs(w http.ResponseWriter, r *http.Request) error {
 	node, err := s.node(r)
 	if err != nil {
 		return err
 	}
 	var in replicaLogsRequest
-	if err := s.readWire(w, r, &in); err != nil {
+	if err := s.readWire(r, &in); err != nil {
 		return err
 	}
 	switch {
@@ -80,9 +80,9 @@ func (s *server) nodeReplicaLogs(w http.ResponseWriter, r *http.Request) error {
 	case in.Offset < 0 || in.Skipped < 0:
 		return fleet.Errorf(fleet.Invalid, "invalid offset: want 0 or more").At("/offset")
 	}
-	s.metrics.logSkipped.Add(float64(in.Skipped))
+	s.logSkipped.Add(float64(in.Skipped))
 	if len(in.Data) > 0 {
-		if err := s.store.AppendReplicaLog(r.Context(), node.Name, in.Replica, in.Offset, in.Data); err != nil {
+		if err := s.Store.AppendReplicaLog(r.Context(), node.Name, in.Replica, in.Offset, in.Data); err != nil {
 			return err
 		}
 	}
@@ -99,13 +99,13 @@ type replicaSamplesRequest struct {
 }
 
 // nodeReplicaSamples takes what the replicas of a node take of it.
-func (s *server) nodeReplicaSamples(w http.ResponseWriter, r *http.Request) error {
+func (s *machines) nodeReplicaSamples(w http.ResponseWriter, r *http.Request) error {
 	node, err := s.node(r)
 	if err != nil {
 		return err
 	}
 	var in replicaSamplesRequest
-	if err := s.readWire(w, r, &in); err != nil {
+	if err := s.readWire(r, &in); err != nil {
 		return err
 	}
 	if len(in.Samples) > fleet.MaxNodeReplicas {
@@ -119,7 +119,7 @@ func (s *server) nodeReplicaSamples(w http.ResponseWriter, r *http.Request) erro
 		all[i] = postgres.ReplicaSample{ID: one.ID, CPU: one.CPU, Memory: one.Memory}
 	}
 	if len(all) > 0 {
-		if err := s.store.ReplicaSampled(r.Context(), node.Name, all); err != nil {
+		if err := s.Store.ReplicaSampled(r.Context(), node.Name, all); err != nil {
 			return err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 	"github.com/go-json-experiment/json"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -20,13 +21,51 @@ import (
 // noTime says that a body has no modification time: its ETag is its hash.
 var noTime time.Time
 
-// mountMachines mounts what nodes call. Users' tokens mean nothing here (N23).
-func (s *server) mountMachines(root chi.Router) {
+// machines answers what nodes call.
+type machines struct {
+	*core
+	machineDeps
+	// enrolling bounds the enrolments under way.
+	enrolling  *strangers.Limit
+	packed     *packed
+	fetchBytes *prometheus.CounterVec
+	fetchNo    *prometheus.CounterVec
+	logSkipped prometheus.Counter
+}
+
+// machineDeps is what the calls of nodes work with.
+type machineDeps struct {
+	Store machineStore
+	// Wake tells an entity that there is something to do.
+	Wake func(ctx context.Context, subject string)
+	// NodeStarted is called when a node has said all that it holds since its start.
+	NodeStarted func(ctx context.Context, node fleet.NodeName) error
+	PendingTTL  time.Duration
+}
+
+func newMachines(s *core, d machineDeps) (*machines, error) {
+	m := &machines{
+		core: s, machineDeps: d, enrolling: strangers.NewLimit(maxEnrolments, enrolmentTime), packed: newPacked(),
+		fetchBytes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "holdfast_fetch_bytes_total", Help: "Config bytes sent to nodes, as they travel, by content coding.",
+		}, []string{"coding"}),
+		fetchNo: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "holdfast_fetch_refusals_total", Help: "Fetches that were refused, by reason.",
+		}, []string{"reason"}),
+		logSkipped: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "holdfast_instance_log_skipped_bytes_total", Help: "Output of instances that nodes dropped before sending it.",
+		}),
+	}
+	return m, s.measure(m.fetchBytes, m.fetchNo, m.logSkipped)
+}
+
+// mountCalls mounts what nodes call. Users' tokens mean nothing here (N23).
+func (s *machines) mountCalls(root chi.Router) {
 	machine := func(handle func(w http.ResponseWriter, r *http.Request) error) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
-			c := newCall(w, r)
-			if err := handle(w, c.r); err != nil {
-				s.refuse(w, c.r, err)
+			r = newCall(w, r, machineOf(r)).request
+			if err := handle(w, r); err != nil {
+				s.refuse(w, r, err)
 			}
 		}
 	}
@@ -56,17 +95,17 @@ func (s *server) mountMachines(root chi.Router) {
 
 // readWire reads what a node sends. Members that this version does not know are skipped: a
 // node may be one version ahead.
-func (s *server) readWire(w http.ResponseWriter, r *http.Request, into any) error {
-	memory := s.reading.begin(machineOf(r))
-	defer memory.end()
-	raw, err := s.readBody(w, r, wireLimit, memory)
-	if err != nil {
-		return err
-	}
-	return refuseJSON(raw, json.Unmarshal(raw, into))
+func (s *machines) readWire(r *http.Request, into any) error {
+	return s.withBody(r.Context(), wireLimit, func(raw []byte) error {
+		return refuseJSON(raw, json.Unmarshal(raw, into))
+	})
 }
 
-const wireLimit = 1 << 20
+const (
+	wireLimit = 1 << 20
+	// startedLimit is how long the news of a node's start may take.
+	startedLimit = 2 * time.Second
+)
 
 // machineOf is whose share of the memory a node's request takes: the node's, or that of its token.
 func machineOf(r *http.Request) string {
@@ -77,58 +116,15 @@ func machineOf(r *http.Request) string {
 	return string(hash[:])
 }
 
-type enrolRequest struct {
-	JoinToken  string         `json:"joinToken"`
-	Node       fleet.NodeName `json:"node"`
-	Site       fleet.SiteName `json:"site"`
-	SigningKey string         `json:"signingKey"`
-	SealingKey string         `json:"sealingKey"`
-}
-
-// enrol takes the public keys of a node that holds a join token.
-func (s *server) enrol(w http.ResponseWriter, r *http.Request) error {
-	var in enrolRequest
-	raw, err := s.readEnrolment(w, r)
-	if err != nil {
-		return err
-	}
-	if err := refuseJSON(raw, json.Unmarshal(raw, &in)); err != nil {
-		return err
-	}
-	if err := fleet.ValidateName("/node", string(in.Node)); err != nil {
-		return err
-	}
-	if err := fleet.ValidateName("/site", string(in.Site)); err != nil {
-		return err
-	}
-	signing, err := identity.DecodePublic("/signingKey", in.SigningKey)
-	if err != nil {
-		return err
-	}
-	sealing, err := identity.DecodePublic("/sealingKey", in.SealingKey)
-	if err != nil {
-		return err
-	}
-	hash := identity.HashToken(in.JoinToken)
-	welcome, err := s.store.Enrol(r.Context(), postgres.Enrolment{
-		JoinTokenHash: hash[:], Node: in.Node, Site: in.Site, SigningKey: signing[:], SealingKey: sealing[:],
-	})
-	if err != nil {
-		return err
-	}
-	s.log.Info("node enrolled", "node", in.Node, "site", in.Site)
-	return answerJSON(w, http.StatusOK, welcome)
-}
-
 // node verifies that a request was signed by the node that its path names.
-func (s *server) node(r *http.Request) (postgres.Node, error) {
+func (s *machines) node(r *http.Request) (postgres.Node, error) {
 	var found postgres.Node
 	token, err := bearer(r)
 	if err != nil {
 		return found, err
 	}
 	claims, err := identity.VerifyByAny(identity.RegionAudience, token, func(name fleet.NodeName) ([]ed25519.PublicKey, error) {
-		rows, err := s.store.ListNodes(r.Context(), postgres.NodeFilter{Name: name}, "", 1)
+		rows, err := s.Store.ListNodes(r.Context(), postgres.NodeFilter{Name: name}, "", 1)
 		if err != nil {
 			return nil, err
 		}
@@ -136,13 +132,13 @@ func (s *server) node(r *http.Request) (postgres.Node, error) {
 			return nil, fleet.Errorf(fleet.NotFound, "node %s is not enrolled", name)
 		}
 		found = rows[0]
-		return s.store.NodeKeys(r.Context(), name)
+		return s.Store.NodeKeys(r.Context(), name)
 	}, s.now())
 	if err == nil && string(claims.Node) != chi.URLParam(r, "node") {
 		err = fleet.Errorf(fleet.Unauthenticated, "the token belongs to another node")
 	}
 	if err == nil && !claims.Key.Equal(ed25519.PublicKey(found.SigningKey)) {
-		err = s.store.UseKey(r.Context(), found.Name, claims.Key)
+		err = s.Store.UseKey(r.Context(), found.Name, claims.Key)
 		found.SigningKey = claims.Key
 	}
 	if err != nil {
@@ -155,8 +151,8 @@ func (s *server) node(r *http.Request) (postgres.Node, error) {
 }
 
 // speaks says that a key is still its node's.
-func (s *server) speaks(ctx context.Context, by identity.Claims) error {
-	keys, err := s.store.NodeKeys(ctx, by.Node)
+func (s *machines) speaks(ctx context.Context, by identity.Claims) error {
+	keys, err := s.Store.NodeKeys(ctx, by.Node)
 	if err != nil && fleet.KindOf(err) != fleet.NotFound {
 		return err
 	}
@@ -176,13 +172,13 @@ const maxStartID = 64
 
 // nodeStartedCall takes a page of what a node holds since its start; after the last one
 // what it is owed is started.
-func (s *server) nodeStartedCall(w http.ResponseWriter, r *http.Request) error {
+func (s *machines) nodeStartedCall(w http.ResponseWriter, r *http.Request) error {
 	node, err := s.node(r)
 	if err != nil {
 		return err
 	}
 	var in startedRequest
-	if err := s.readWire(w, r, &in); err != nil {
+	if err := s.readWire(r, &in); err != nil {
 		return err
 	}
 	if in.StartID == "" || len(in.StartID) > maxStartID {
@@ -200,22 +196,22 @@ func (s *server) nodeStartedCall(w http.ResponseWriter, r *http.Request) error {
 	return answerJSON(w, http.StatusOK, welcome)
 }
 
-func (s *server) held(ctx context.Context, said postgres.NodeReport) (postgres.Welcome, error) {
+func (s *machines) held(ctx context.Context, said postgres.NodeReport) (postgres.Welcome, error) {
 	for _, i := range said.Instances {
 		if err := fleet.ValidateName("/instances", string(i.Instance)); err != nil {
 			return postgres.Welcome{}, err
 		}
 	}
-	return s.store.HeldBy(ctx, said)
+	return s.Store.HeldBy(ctx, said)
 }
 
-func (s *server) nodeReady(ctx context.Context, node fleet.NodeName, startID string) error {
-	if err := s.store.NodeReady(ctx, node, startID); err != nil {
+func (s *machines) nodeReady(ctx context.Context, node fleet.NodeName, startID string) error {
+	if err := s.Store.NodeReady(ctx, node, startID); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeLimit)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startedLimit)
 	defer cancel()
-	if err := s.nodeStarted(ctx, node); err != nil {
+	if err := s.NodeStarted(ctx, node); err != nil {
 		s.log.Warn("reconcile of a started node is left to the sweep", "node", node, "err", err)
 	}
 	return nil
@@ -242,13 +238,13 @@ type reportedRefusal struct {
 const maxCounters = 64
 
 // nodeReports takes what changed on a node, and how far its fetches are (N90, N103).
-func (s *server) nodeReports(w http.ResponseWriter, r *http.Request) error {
+func (s *machines) nodeReports(w http.ResponseWriter, r *http.Request) error {
 	node, err := s.node(r)
 	if err != nil {
 		return err
 	}
 	var in reportsRequest
-	if err := s.readWire(w, r, &in); err != nil {
+	if err := s.readWire(r, &in); err != nil {
 		return err
 	}
 	for _, p := range in.Progress {
@@ -264,23 +260,23 @@ func (s *server) nodeReports(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	for _, p := range in.Progress {
-		if err := s.store.Progress(r.Context(), node.Name, p.DeploymentID, p.Bytes, p.Total, s.pendingTTL); err != nil {
+		if err := s.Store.Progress(r.Context(), node.Name, p.DeploymentID, p.Bytes, p.Total, s.PendingTTL); err != nil {
 			return err
 		}
 	}
-	wake, err := s.store.NodeReturned(r.Context(), node.Name)
+	wake, err := s.Store.NodeReturned(r.Context(), node.Name)
 	if err != nil {
 		return err
 	}
 	for _, subject := range wake {
-		s.wake(r.Context(), subject)
+		s.Wake(r.Context(), subject)
 	}
 	s.refusedBy(node.Name, in.Refusals) // the last: a report that fails comes again
 	return answerJSON(w, http.StatusOK, welcome)
 }
 
 // counted keeps what a node counted, refused stale actions among it (X21).
-func (s *server) counted(ctx context.Context, node fleet.NodeName, counters map[string]int64) error {
+func (s *machines) counted(ctx context.Context, node fleet.NodeName, counters map[string]int64) error {
 	if len(counters) == 0 {
 		return nil
 	}
@@ -289,7 +285,7 @@ func (s *server) counted(ctx context.Context, node fleet.NodeName, counters map[
 			return fleet.Errorf(fleet.Invalid, "invalid counters").At("/counters")
 		}
 	}
-	return s.store.NodeCounted(ctx, node, counters)
+	return s.Store.NodeCounted(ctx, node, counters)
 }
 
 // oldRefusal is longer than a region keeps one.
@@ -297,7 +293,7 @@ const oldRefusal = 365 * 24 * time.Hour
 
 // refusedBy has it written down what a node refused. What no node says is left out, and keeps
 // nothing else of the report from being taken.
-func (s *server) refusedBy(node fleet.NodeName, all []reportedRefusal) {
+func (s *machines) refusedBy(node fleet.NodeName, all []reportedRefusal) {
 	skipped := 0
 	for _, r := range all {
 		if !audit.NodeSays(r.Refusal) {
@@ -322,13 +318,13 @@ type logsRequest struct {
 }
 
 // nodeLogs takes output of an instance (X27).
-func (s *server) nodeLogs(w http.ResponseWriter, r *http.Request) error {
+func (s *machines) nodeLogs(w http.ResponseWriter, r *http.Request) error {
 	node, err := s.node(r)
 	if err != nil {
 		return err
 	}
 	var in logsRequest
-	if err := s.readWire(w, r, &in); err != nil {
+	if err := s.readWire(r, &in); err != nil {
 		return err
 	}
 	if err := fleet.ValidateName("/instance", string(in.Instance)); err != nil {
@@ -337,9 +333,9 @@ func (s *server) nodeLogs(w http.ResponseWriter, r *http.Request) error {
 	if in.Offset < 0 || in.Skipped < 0 {
 		return fleet.Errorf(fleet.Invalid, "invalid offset: want 0 or more").At("/offset")
 	}
-	s.metrics.logSkipped.Add(float64(in.Skipped))
+	s.logSkipped.Add(float64(in.Skipped))
 	if len(in.Data) > 0 {
-		if err := s.store.AppendLog(r.Context(), node, in.Instance, in.Offset, in.Data); err != nil {
+		if err := s.Store.AppendLog(r.Context(), node, in.Instance, in.Offset, in.Data); err != nil {
 			return err
 		}
 	}

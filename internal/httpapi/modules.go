@@ -46,13 +46,13 @@ type executeOutput struct {
 const modulePath = "/api/v1/modules/{module}"
 
 func (s *server) mountModules() {
-	register(s, forViewers, endpoint(http.MethodGet, "/api/v1/modules", "list-modules", "List what providers offer"), s.listModules)
-	register(s, forViewers, endpoint(http.MethodGet, modulePath, "get-module", "Read what is offered under one name"), s.getModule)
+	register(s.core, forViewers, endpoint(http.MethodGet, "/api/v1/modules", "list-modules", "List what providers offer"), s.listModules)
+	register(s.core, forViewers, endpoint(http.MethodGet, modulePath, "get-module", "Read what is offered under one name"), s.getModule)
 	execute := endpoint(http.MethodPost, modulePath+"/execute", "execute-module", "Run a module with the JSON of the body")
-	register(s, forOperators, execute, s.execute)
-	takes[any](s, execute)
+	register(s.core, forOperators, execute, s.execute)
+	takes[any](s.core, execute)
 	output := endpoint(http.MethodGet, "/api/v1/operations/{id}/output", "get-operation-output", "Read what a durable execution answered")
-	register(s, forOperators, output, s.executionOutput)
+	register(s.core, forOperators, output, s.executionOutput)
 }
 
 func (s *server) listModules(ctx context.Context, in *listModulesInput) (*modulesOutput, error) {
@@ -165,7 +165,7 @@ func (s *server) executeNow(ctx context.Context, in *executeInput, ref fleet.Mod
 	if in.IdempotencyKey == "" {
 		e.ID, err = postgres.NewID()
 	} else {
-		keyed.Idempotency = postgres.Idempotency{Key: in.IdempotencyKey, Hash: requestHash(callOf(ctx).r, raw)}
+		keyed.Idempotency = postgres.Idempotency{Key: in.IdempotencyKey, Hash: requestHash(callOf(ctx).request, raw)}
 		var output []byte
 		if e.ID, output, err = s.store.ClaimExecution(ctx, keyed); err == nil && output != nil {
 			return answeredWith(output), nil

@@ -19,13 +19,13 @@ type nodesOutput struct{ Body api.List[api.Node] }
 type nodeOutput struct{ Body api.Node }
 
 func (s *server) mountNodes() {
-	register(s, forViewers, endpoint(http.MethodGet, "/api/v1/nodes", "list-nodes", "List the nodes of all sites"), s.listNodes)
-	register(s, forViewers, endpoint(http.MethodGet, "/api/v1/nodes/{name}", "get-node", "Read a node"), s.getNode)
+	register(s.core, forViewers, endpoint(http.MethodGet, "/api/v1/nodes", "list-nodes", "List the nodes of all sites"), s.listNodes)
+	register(s.core, forViewers, endpoint(http.MethodGet, "/api/v1/nodes/{name}", "get-node", "Read a node"), s.getNode)
 	revoke := endpoint(http.MethodPost, "/api/v1/nodes/{name}/revoke", "revoke-node", "Take a node's key back")
-	register(s, forAdmins, revoke, s.revokeNode)
+	register(s.core, forAdmins, revoke, s.revokeNode)
 	rotate := endpoint(http.MethodPost, "/api/v1/nodes/{name}/rotate-key", "rotate-node-key", "Have a node change its key")
 	rotate.DefaultStatus = http.StatusAccepted
-	register(s, forAdmins, rotate, s.rotateKey)
+	register(s.core, forAdmins, rotate, s.rotateKey)
 }
 
 type revokeNodeInput struct {

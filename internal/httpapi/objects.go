@@ -61,15 +61,15 @@ func (s *server) mountKind(k fleet.DeclaredKind, part kindPart) {
 	if one == nil {
 		one = list
 	}
-	register(s, forViewers, endpoint(http.MethodGet, path, "list-"+k.Plural, "List "+k.Plural),
+	register(s.core, forViewers, endpoint(http.MethodGet, path, "list-"+k.Plural, "List "+k.Plural),
 		func(ctx context.Context, in *listInput) (*objectsOutput, error) {
 			return s.listObjects(ctx, fleet.ObjectKey{Kind: k.Kind}, in.ListParams, list)
 		})
-	register(s, forViewers, endpoint(http.MethodGet, path+"/{name}", "get-"+string(k.Kind), "Read a "+string(k.Kind)),
+	register(s.core, forViewers, endpoint(http.MethodGet, path+"/{name}", "get-"+string(k.Kind), "Read a "+string(k.Kind)),
 		func(ctx context.Context, in *getInput) (*objectOutput, error) {
 			return s.getObject(ctx, fleet.ObjectKey{Kind: k.Kind, Name: in.Name}, one)
 		})
-	register(s, part.writers, endpoint(http.MethodDelete, path+"/{name}", "delete-"+string(k.Kind), "Delete a "+string(k.Kind)),
+	register(s.core, part.writers, endpoint(http.MethodDelete, path+"/{name}", "delete-"+string(k.Kind), "Delete a "+string(k.Kind)),
 		func(ctx context.Context, in *deleteInput) (*acceptedOutput, error) {
 			return s.deleteDeclared(ctx, fleet.ObjectKey{Kind: k.Kind, Name: in.Name}, in.MutationParams)
 		})

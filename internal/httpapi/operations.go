@@ -40,11 +40,11 @@ type cancelInput struct {
 }
 
 func (s *server) mountOperations() {
-	register(s, forViewers, endpoint(http.MethodGet, "/api/v1/operations", "list-operations", "List operations, newest first"), s.listOperations)
-	register(s, forViewers, endpoint(http.MethodGet, "/api/v1/operations/{id}", "get-operation", "Read an operation, or wait for its end"), s.getOperation)
+	register(s.core, forViewers, endpoint(http.MethodGet, "/api/v1/operations", "list-operations", "List operations, newest first"), s.listOperations)
+	register(s.core, forViewers, endpoint(http.MethodGet, "/api/v1/operations/{id}", "get-operation", "Read an operation, or wait for its end"), s.getOperation)
 	cancel := endpoint(http.MethodPost, "/api/v1/operations/{id}/cancel", "cancel-operation", "Ask for the end of an operation; it may still end otherwise")
 	cancel.DefaultStatus = http.StatusAccepted
-	register(s, forOperators, cancel, s.cancelOperation)
+	register(s.core, forOperators, cancel, s.cancelOperation)
 }
 
 func (s *server) getOperation(ctx context.Context, in *getOperationInput) (*operationOutput, error) {
@@ -55,17 +55,6 @@ func (s *server) getOperation(ctx context.Context, in *getOperationInput) (*oper
 	}
 	view, err := s.fullOperation(ctx, op)
 	return &operationOutput{Body: view}, err
-}
-
-const maxWait = time.Minute
-
-// waitOf reads how long to wait; an empty text is not at all.
-func waitOf(text string) (wait time.Duration, ok bool) {
-	if text == "" {
-		return 0, true
-	}
-	wait, err := time.ParseDuration(text)
-	return wait, err == nil && wait >= 0 && wait <= maxWait
 }
 
 // pollOperation is how often a wait looks by itself: announcements may be lost.

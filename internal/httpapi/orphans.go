@@ -21,11 +21,11 @@ type orphansOutput struct{ Body api.List[api.Orphan] }
 
 func (s *server) mountOrphans() {
 	list := endpoint(http.MethodGet, "/api/v1/nodes/{name}/orphans", "list-orphans", "List what a node has without a declaration, for an operator to decide on")
-	register(s, forViewers, list, s.listOrphans)
+	register(s.core, forViewers, list, s.listOrphans)
 	approve := endpoint(http.MethodPost, "/api/v1/nodes/{name}/orphans/approve", "approve-orphans", "Let a node drop orphans as it holds them now")
 	approve.DefaultStatus = http.StatusAccepted
-	register(s, forAdminsOfAny, approve, s.approveOrphans)
-	takes[api.OrphanApproval](s, approve)
+	register(s.core, forAdminsOfAny, approve, s.approveOrphans)
+	takes[api.OrphanApproval](s.core, approve)
 }
 
 func (s *server) listOrphans(ctx context.Context, in *listOrphansInput) (*orphansOutput, error) {

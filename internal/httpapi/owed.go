@@ -11,7 +11,7 @@ import (
 
 // nodeOwed tells a node that is about to be active which of what it would start is deleted or
 // disabled by now, with the means to fetch what it would have to.
-func (s *server) nodeOwed(w http.ResponseWriter, r *http.Request) error {
+func (s *machines) nodeOwed(w http.ResponseWriter, r *http.Request) error {
 	node, err := s.node(r)
 	if err != nil {
 		return err
@@ -20,7 +20,7 @@ func (s *server) nodeOwed(w http.ResponseWriter, r *http.Request) error {
 		absentRequest
 		Again bool `json:"again"` // of what is held back already: its content comes by its delivery
 	}
-	if err := s.readWire(w, r, &in); err != nil {
+	if err := s.readWire(r, &in); err != nil {
 		return err
 	}
 	if err := checkExtras(in.Instances); err != nil {
@@ -36,13 +36,13 @@ func (s *server) nodeOwed(w http.ResponseWriter, r *http.Request) error {
 	return answerJSON(w, http.StatusOK, ticketsAnswer{owed})
 }
 
-func (s *server) owedTo(ctx context.Context, node postgres.Node, starts []fleet.Extra) ([]fleet.RefreshDeploymentCommand, error) {
+func (s *machines) owedTo(ctx context.Context, node postgres.Node, starts []fleet.Extra) ([]fleet.RefreshDeploymentCommand, error) {
 	held := make(map[fleet.InstanceName]fleet.Version, len(starts))
 	names := make([]fleet.InstanceName, len(starts))
 	for i, e := range starts {
 		held[e.Instance], names[i] = e.Version, e.Instance
 	}
-	seen, err := s.store.SeeStops(ctx, node.Site, names)
+	seen, err := s.Store.SeeStops(ctx, node.Site, names)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func (s *server) owedTo(ctx context.Context, node postgres.Node, starts []fleet.
 
 // withTickets adds the means to fetch what is deployed of some. What is on its way only has
 // none, and what has not changed but for being disabled needs none.
-func (s *server) withTickets(ctx context.Context, of postgres.ReconcilePass, owed []fleet.RefreshDeploymentCommand) ([]fleet.RefreshDeploymentCommand, error) {
+func (s *machines) withTickets(ctx context.Context, of postgres.ReconcilePass, owed []fleet.RefreshDeploymentCommand) ([]fleet.RefreshDeploymentCommand, error) {
 	var names []fleet.InstanceName
 	for _, stop := range owed {
 		if stop.Revision.Action != fleet.ActionDelete {

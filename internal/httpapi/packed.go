@@ -56,11 +56,11 @@ func (p *packed) put(k packedKey, body []byte) {
 }
 
 // sendPacked answers a fetch of a small body, compressed once for all who ask.
-func (s *server) sendPacked(w *rollingWriter, r *http.Request, c fleet.Content, coding string) error {
+func (s *machines) sendPacked(w *rollingWriter, r *http.Request, c fleet.Content, coding string) error {
 	key := packedKey{c.Hash, coding}
 	body, ok := s.packed.get(key)
 	if !ok {
-		from, err := s.store.OpenBody(r.Context(), c.Hash)
+		from, err := s.Store.OpenBody(r.Context(), c.Hash)
 		if err != nil {
 			return err
 		}

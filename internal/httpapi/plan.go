@@ -20,8 +20,8 @@ func (s *server) planLimit() int64 { return planShare * (s.limits.MaxBytes + env
 
 func (s *server) mountPlan() {
 	op := endpoint(http.MethodPost, "/api/v1/plan", "plan", "Say what an apply of many objects would do, and do nothing")
-	register(s, forOperators, op, s.plan)
-	takes[api.PlanRequest](s, op)
+	register(s.core, forOperators, op, s.plan)
+	takes[api.PlanRequest](s.core, op)
 	s.alsoYAML(op)
 	s.mountApply()
 }

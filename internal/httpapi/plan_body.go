@@ -32,7 +32,7 @@ type ManyParams struct {
 // are one object. The request lies in memory until f returns.
 func (s *server) withMany(ctx context.Context, in ManyParams, f func(r *planRequest, raw []byte) error) error {
 	limit, read := s.planLimit(), s.readPlan
-	media, _, err := mime.ParseMediaType(callOf(ctx).r.Header.Get("Content-Type"))
+	media, _, err := mime.ParseMediaType(callOf(ctx).request.Header.Get("Content-Type"))
 	isYAML := err == nil && media == mediaYAML
 	if isYAML {
 		limit = maxYAML
@@ -105,7 +105,7 @@ func fromYAML(raw []byte, limit int64) ([]byte, error) {
 
 // alsoYAML adds YAML to the document of an operation.
 func (s *server) alsoYAML(op huma.Operation) {
-	content := s.api.OpenAPI().Paths[op.Path].Post.RequestBody.Content
+	content := s.document().Paths[op.Path].Post.RequestBody.Content
 	content[mediaYAML] = &huma.MediaType{Schema: &huma.Schema{
 		Type: huma.TypeString, Description: "a stream of documents, each a Manifest; the rest of the request goes as query values",
 	}}

@@ -129,15 +129,6 @@ func (r *planRequest) check() error {
 	return nil
 }
 
-// below puts the place of a document before the place that an error names in it.
-func below(place string, err error) error {
-	var e *fleet.Error
-	if !errors.As(err, &e) {
-		return err
-	}
-	return e.At(strings.TrimSuffix(place+"/"+strings.TrimPrefix(e.Field, "/"), "/"))
-}
-
 func (r *planRequest) split(objects []byte) error {
 	if objects == nil {
 		return fleet.Errorf(fleet.Invalid, "objects is required").At("/objects").WithHint(`send {"objects":[…]}, empty to prune a whole set`)

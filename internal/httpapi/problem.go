@@ -75,7 +75,7 @@ func writeProblem(w http.ResponseWriter, p *api.Problem) {
 }
 
 // refuse answers with the problem of an error, and logs the details that the caller does not get.
-func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
+func (s *core) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	p := s.problem(r, err)
 	if p.Status == http.StatusUnauthorized {
 		w.Header().Set("Connection", "close")
@@ -83,7 +83,7 @@ func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	writeProblem(w, p)
 }
 
-func (s *server) problem(r *http.Request, err error) *api.Problem {
+func (s *core) problem(r *http.Request, err error) *api.Problem {
 	p := problemFor(err)
 	s.audit(r, err)
 	if p.Status >= http.StatusInternalServerError && r.Context().Err() == nil {
@@ -92,11 +92,11 @@ func (s *server) problem(r *http.Request, err error) *api.Problem {
 	return p
 }
 
-// DoorHTTP is what refusals of the API are written down under.
-const DoorHTTP = "http"
+// doorHTTP is what refusals of the API are written down under.
+const doorHTTP = "http"
 
 // audit records denied requests.
-func (s *server) audit(r *http.Request, err error) {
+func (s *core) audit(r *http.Request, err error) {
 	kind := fleet.KindOf(err)
 	if kind != fleet.Unauthenticated && kind != fleet.Denied {
 		return
@@ -107,7 +107,7 @@ func (s *server) audit(r *http.Request, err error) {
 			who = "?node:" + string(node)
 		}
 	}
-	s.refused(audit.Refusal{Door: DoorHTTP, Identity: who, Reason: string(kind), What: r.Method + " " + r.URL.Path})
+	s.refused(audit.Refusal{Door: doorHTTP, Identity: who, Reason: string(kind), What: r.Method + " " + r.URL.Path})
 }
 
 // init gives huma's own refusals the same form as ours; huma has one setting per process.

@@ -15,8 +15,8 @@ type putProjectInput struct {
 
 func (s *server) mountProjects(fleet.DeclaredKind) {
 	op := endpoint(http.MethodPut, "/api/v1/projects/{name}", "put-project", "Declare a project")
-	register(s, forAdmins, op, s.putProject)
-	takes[api.ProjectPut](s, op)
+	register(s.core, forAdmins, op, s.putProject)
+	takes[api.ProjectPut](s.core, op)
 }
 
 func (s *server) putProject(ctx context.Context, in *putProjectInput) (*acceptedOutput, error) {

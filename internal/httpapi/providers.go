@@ -11,12 +11,6 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
-// Providers are the region's, of no project.
-var (
-	forRegionViewers   = access{least: roleViewer, region: true}
-	forRegionOperators = access{least: roleOperator, region: true}
-)
-
 type providersOutput struct{ Body api.List[api.Provider] }
 
 type providerOutput struct{ Body api.Provider }
@@ -32,13 +26,13 @@ type drainInput struct {
 
 func (s *server) mountProviders() {
 	list := endpoint(http.MethodGet, "/api/v1/providers", "list-providers", "List the live connections of providers, nodes among them")
-	register(s, forRegionViewers, list, s.listProviders)
+	register(s.core, forRegionViewers, list, s.listProviders)
 	get := endpoint(http.MethodGet, "/api/v1/providers/{connectionId}", "get-provider", "Read a live connection")
-	register(s, forRegionViewers, get, s.getProvider)
+	register(s.core, forRegionViewers, get, s.getProvider)
 	drain := endpoint(http.MethodPost, "/api/v1/providers/{connectionId}/drain", "drain-provider", "Have a provider finish what it has and close")
 	drain.DefaultStatus = http.StatusAccepted
-	register(s, forRegionOperators, drain, s.drainProvider)
-	takes[api.DrainRequest](s, drain)
+	register(s.core, forRegionOperators, drain, s.drainProvider)
+	takes[api.DrainRequest](s.core, drain)
 }
 
 func (s *server) listProviders(ctx context.Context, in *listInput) (*providersOutput, error) {
@@ -154,7 +148,7 @@ type refusalsOutput struct{ Body api.List[api.Refusal] }
 
 func (s *server) mountRefusals() {
 	list := endpoint(http.MethodGet, "/api/v1/refusals", "list-refusals", "List what identities asked for and may not have, newest first")
-	register(s, forAdmins, list, s.listRefusals)
+	register(s.core, forAdmins, list, s.listRefusals)
 }
 
 func (s *server) listRefusals(ctx context.Context, in *refusalsInput) (*refusalsOutput, error) {

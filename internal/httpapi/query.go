@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -49,7 +50,7 @@ func isWait(v string) bool {
 }
 
 // checkQuery is the middleware of one huma operation that judges its query before huma reads it.
-func (s *server) checkQuery(ctx huma.Context, next func(huma.Context)) {
+func (s *core) checkQuery(ctx huma.Context, next func(huma.Context)) {
 	if err := checkQuery(ctx.Operation(), ctx.URL()); err != nil {
 		r, w := humachi.Unwrap(ctx)
 		s.refuse(w, r, err)
@@ -166,4 +167,15 @@ func wordsOf(enum []any) []string {
 		words[i] = fmt.Sprint(w)
 	}
 	return words
+}
+
+const maxWait = time.Minute
+
+// waitOf reads how long to wait; an empty text is not at all.
+func waitOf(text string) (wait time.Duration, ok bool) {
+	if text == "" {
+		return 0, true
+	}
+	wait, err := time.ParseDuration(text)
+	return wait, err == nil && wait >= 0 && wait <= maxWait
 }

@@ -40,12 +40,12 @@ type acceptedAllOutput struct {
 func (s *server) mountReconciles() {
 	node := endpoint(http.MethodPost, "/api/v1/nodes/{name}/reconcile", "reconcile-node", "Compare a node with its site's expected set")
 	node.DefaultStatus = http.StatusAccepted
-	register(s, forOperators, node, s.reconcileNode)
+	register(s.core, forOperators, node, s.reconcileNode)
 	site := endpoint(http.MethodPost, "/api/v1/sites/{name}/reconcile", "reconcile-site", "Compare each node of a site's pair with its expected set")
 	site.DefaultStatus = http.StatusAccepted
-	register(s, forOperators, site, s.reconcileSite)
+	register(s.core, forOperators, site, s.reconcileSite)
 	list := endpoint(http.MethodGet, "/api/v1/nodes/{name}/reconciles", "list-reconciles", "List the last comparisons of a node, newest first")
-	register(s, forViewers, list, s.listReconciles)
+	register(s.core, forViewers, list, s.listReconciles)
 }
 
 // ask makes the store's request for operations; limit is theirs.

@@ -38,10 +38,10 @@ type removeReplicaInput struct {
 }
 
 func (s *server) mountReplicas() {
-	register(s, forViewers, endpoint(http.MethodGet, "/api/v1/replicas", "list-replicas", "List replicas of all deployments"), s.listReplicas)
-	register(s, forViewers, endpoint(http.MethodGet, "/api/v1/replicas/{id}", "get-replica", "Read a replica, whether it runs or has ended"), s.getReplica)
-	register(s, forViewers, endpoint(http.MethodGet, deploymentPath+"/replicas", "list-deployment-replicas", "List the replicas of a deployment"), s.listDeploymentReplicas)
-	register(s, forOperators, endpoint(http.MethodDelete, deploymentPath+"/replicas/{id}", "delete-replica", "End one replica; another takes its place"), s.removeReplica)
+	register(s.core, forViewers, endpoint(http.MethodGet, "/api/v1/replicas", "list-replicas", "List replicas of all deployments"), s.listReplicas)
+	register(s.core, forViewers, endpoint(http.MethodGet, "/api/v1/replicas/{id}", "get-replica", "Read a replica, whether it runs or has ended"), s.getReplica)
+	register(s.core, forViewers, endpoint(http.MethodGet, deploymentPath+"/replicas", "list-deployment-replicas", "List the replicas of a deployment"), s.listDeploymentReplicas)
+	register(s.core, forOperators, endpoint(http.MethodDelete, deploymentPath+"/replicas/{id}", "delete-replica", "End one replica; another takes its place"), s.removeReplica)
 }
 
 func (s *server) listDeploymentReplicas(ctx context.Context, in *deploymentReplicasInput) (*replicasOutput, error) {

@@ -17,7 +17,7 @@ import (
 
 // observe counts and logs each request, without tokens, bodies or query values, and turns a
 // panic into an answer.
-func (s *server) observe(next http.Handler) http.Handler {
+func (s *core) observe(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := s.now()
 		out := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
@@ -55,7 +55,7 @@ func levelOf(route string, status int) slog.Level {
 var quiet = map[string]bool{"/healthz": true, "/readyz": true, "/metrics": true}
 
 // recovered answers a panic where the answer has not begun.
-func (s *server) recovered(w middleware.WrapResponseWriter, r *http.Request, failure any) {
+func (s *core) recovered(w middleware.WrapResponseWriter, r *http.Request, failure any) {
 	if err, ok := failure.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 		return
 	}

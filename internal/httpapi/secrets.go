@@ -13,9 +13,6 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// hides says whether secrets are kept from this caller.
-func (c caller) hides() bool { return c.role < roleOperator }
-
 // secretsOf collects what is marked in the config of a revision: by the spec that it was
 // released from, by the spec of now, and by their templates, as pinned and as they are now.
 // So a mark that is made later holds for what is already deployed.

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/adapters/humachi"
 	"github.com/go-chi/chi/v5"
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -19,7 +18,6 @@ import (
 	"github.com/holdfast-io/holdfast/internal/definition"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
-	"github.com/holdfast-io/holdfast/internal/strangers"
 )
 
 // Waker wakes an entity after a commit; it may be called often and for nothing.
@@ -78,57 +76,38 @@ type Deps struct {
 }
 
 const (
-	// stallLimit is how long one read or write of a body may take before the peer is cut.
-	stallLimit = 30 * time.Second
-	// readingTotal is how many largest bodies there is memory for at once, and readingShare how many
-	// of one caller.
-	readingTotal = 4
-	readingShare = 2
 	// maxUploads are the uploads of artifacts at once, each with a chunk in memory, and uploadShare
 	// those of one caller.
 	maxUploads  = 128
 	uploadShare = 32
-	// seeDocument is the hint for an unknown path.
-	seeDocument = "GET /openapi.json lists what there is"
 	// envelopeRoom is what a request may have around its config.
 	envelopeRoom = 1 << 20
 )
 
 // server is the API at work.
 type server struct {
+	*core
 	store       Store
 	waker       Waker
-	nodeStarted func(ctx context.Context, node fleet.NodeName) error
 	executor    Executor
 	declared    []fleet.DeclaredKind // in the order of an apply
 	kinds       map[fleet.ObjectKind]kindPart
 	definitions *definition.Registry
 	flatten     *compose.Budget
-	reading     *reading
-	packed      *packed
 	limits      compose.Limits
 	links       links
-	pendingTTL  time.Duration
 	limit       time.Duration
 	failover    time.Duration
-	now         func() time.Time
-	log         *slog.Logger
 	ends        func(ctx context.Context, id fleet.OperationID) <-chan struct{}
 	ready       func(ctx context.Context) error
-	metrics     *metrics
-	tokens      *tokenCache
-	enrolling   *strangers.Limit
+	streaming   prometheus.Gauge
 	streams     *vigil
 	waits       *vigil
 	uploading   *reading
-	stall       time.Duration
 	idlePoll    time.Duration // of an event stream
 	keepAlive   time.Duration
 	stopping    <-chan struct{}
-	refused     func(audit.Refusal)
-
-	router chi.Router
-	api    huma.API
+	machines    *machines
 }
 
 // New builds the handler of the whole API.
@@ -166,19 +145,29 @@ func newServer(d Deps) (*server, error) {
 	if d.Metrics == nil {
 		d.Metrics = prometheus.NewRegistry()
 	}
-	m, err := newMetrics(d.Metrics)
+	c, err := newCore(coreDeps{
+		Now: d.Now, Log: d.Log, Refused: d.Refused, Tokens: d.Store, Metrics: d.Metrics, Largest: d.Limits.MaxBytes + envelopeRoom,
+	})
 	if err != nil {
 		return nil, err
 	}
 	s := &server{
-		store: d.Store, waker: d.Waker, nodeStarted: d.NodeStarted, executor: d.Executor,
+		core: c, store: d.Store, waker: d.Waker, executor: d.Executor,
 		declared: fleet.DeclaredKinds(), kinds: kindParts(), definitions: d.Definitions, flatten: d.Flatten, limits: d.Limits,
-		packed: newPacked(), reading: newReading(readingTotal*(d.Limits.MaxBytes+envelopeRoom), readingShare*(d.Limits.MaxBytes+envelopeRoom), stallLimit),
-		links: links{web: d.WebURL, namespace: d.TemporalNamespace}, pendingTTL: d.PendingTTL, limit: d.OperationLimit, failover: cmp.Or(d.FailoverLimit, d.OperationLimit),
-		now: d.Now, log: d.Log, ends: d.OperationEnds, ready: d.Ready, metrics: m, tokens: newTokenCache(d.Store, d.Now),
-		enrolling: strangers.NewLimit(maxEnrolments, enrolmentTime), streams: newVigil(d.Store, "event streams", maxEventStreams),
-		waits: newVigil(d.Store, "waits", maxWaits), uploading: newReading(maxUploads*postgres.ChunkSize, uploadShare*postgres.ChunkSize, stallLimit),
-		stall: stallLimit, idlePoll: 250 * time.Millisecond, keepAlive: 15 * time.Second, stopping: d.Stopping, refused: d.Refused,
+		links: links{web: d.WebURL, namespace: d.TemporalNamespace}, limit: d.OperationLimit, failover: cmp.Or(d.FailoverLimit, d.OperationLimit),
+		ends: d.OperationEnds, ready: d.Ready, streaming: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "holdfast_event_streams", Help: "Event streams that are open.",
+		}),
+		streams: newVigil(d.Store, "event streams", maxEventStreams), waits: newVigil(d.Store, "waits", maxWaits),
+		uploading: newReading(maxUploads*postgres.ChunkSize, uploadShare*postgres.ChunkSize, stallLimit),
+		idlePoll:  250 * time.Millisecond, keepAlive: 15 * time.Second, stopping: d.Stopping,
+	}
+	if err := s.measure(s.streaming); err != nil {
+		return nil, err
+	}
+	s.machines, err = newMachines(c, machineDeps{Store: d.Store, Wake: s.wake, NodeStarted: d.NodeStarted, PendingTTL: d.PendingTTL})
+	if err != nil {
+		return nil, err
 	}
 	if d.register != nil {
 		d.register(s)
@@ -188,22 +177,10 @@ func newServer(d Deps) (*server, error) {
 
 func (s *server) routes(region string) (http.Handler, error) {
 	root := chi.NewRouter()
-	root.Use(s.observe)
-	root.NotFound(open(func(w http.ResponseWriter, _ *http.Request) {
-		writeProblem(w, problemFor(fleet.Errorf(fleet.NotFound, "unknown path").WithHint(seeDocument)))
-	}))
-	root.MethodNotAllowed(open(func(w http.ResponseWriter, _ *http.Request) {
-		p := newProblem(fleet.Invalid, "this path has no such method")
-		p.Hint = seeDocument
-		p.Status = http.StatusMethodNotAllowed
-		writeProblem(w, p)
-	}))
+	s.mount(root, openAPI(region))
 	root.Get("/healthz", open(s.healthz))
 	root.Get("/readyz", open(s.readyz))
 
-	s.router = root.With(s.authenticate)
-	s.router.Method(http.MethodGet, "/metrics", s.only(forRegionViewers, s.metrics.handler()))
-	s.api = humachi.New(s.router, openAPI(region))
 	s.mountObjects()
 	s.mountPlan()
 	s.mountOperations()
@@ -218,9 +195,9 @@ func (s *server) routes(region string) (http.Handler, error) {
 	s.mountTokens()
 	s.mountArtifacts()
 	s.mountEvents()
-	s.mountMachines(root)
+	s.machines.mountCalls(root)
 
-	document, err := json.Marshal(s.api.OpenAPI())
+	document, err := json.Marshal(s.document())
 	if err != nil {
 		return nil, fmt.Errorf("write the OpenAPI document: %w", err)
 	}

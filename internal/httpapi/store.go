@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"crypto/ed25519"
 	"io"
 	"time"
 
@@ -13,11 +12,11 @@ import (
 
 // Store is all that the handlers need of the region's truth. Errors are *fleet.Error.
 type Store interface {
+	machineStore
 	objectStore
 	instanceStore
 	operationStore
 	bodyStore
-	fetchStore
 	nodeStore
 	reconcileStore
 	failoverStore
@@ -25,7 +24,6 @@ type Store interface {
 	eventStore
 	planStore
 	fleetStore
-	batchStore
 	linkStore
 	drainStore
 	moduleStore
@@ -59,12 +57,6 @@ type replicaStore interface {
 	RemoveReplica(ctx context.Context, w postgres.Write, id fleet.ReplicaID) error
 	ReadReplicaLogs(ctx context.Context, id fleet.ReplicaID, from int64, limit int32) ([]postgres.ReplicaLogPiece, error)
 	ReplicaSamples(ctx context.Context, name fleet.DeploymentName) (map[fleet.ReplicaID]postgres.ReplicaSample, error)
-	NodeReplicas(ctx context.Context, node fleet.NodeName) (fleet.NodeReplicas, error)
-	// DefinitionOf is not_found for what is in nothing that the node is to run.
-	DefinitionOf(ctx context.Context, node fleet.NodeName, h fleet.Hash) ([]byte, error)
-	// AppendReplicaLog is not_found for a replica that never was the node's.
-	AppendReplicaLog(ctx context.Context, node fleet.NodeName, id fleet.ReplicaID, offset int64, data []byte) error
-	ReplicaSampled(ctx context.Context, node fleet.NodeName, all []postgres.ReplicaSample) error
 }
 
 type moduleStore interface {
@@ -120,46 +112,19 @@ type bodyStore interface {
 	FinishUpload(ctx context.Context, id string, want fleet.Hash) (fleet.Content, error)
 }
 
-type fetchStore interface {
-	// Fetchable is not_found for an id that is dead, whatever the token.
-	Fetchable(ctx context.Context, id string) (postgres.FetchContent, error)
-}
-
 type keyStore interface {
 	// AskRotation is illegal_state for a node that is not enrolled.
 	AskRotation(ctx context.Context, node fleet.NodeName) error
-	// OfferKey may be repeated; it is denied unasked, and conflict after another offer.
-	OfferKey(ctx context.Context, o postgres.KeyOffer) error
-	// NodeKeys gives two keys while the node changes its key; UseKey voids the first.
-	NodeKeys(ctx context.Context, node fleet.NodeName) ([]ed25519.PublicKey, error)
-	UseKey(ctx context.Context, node fleet.NodeName, key ed25519.PublicKey) error
 }
 
 type nodeStore interface {
 	ListNodes(ctx context.Context, f postgres.NodeFilter, after string, limit int32) ([]postgres.Node, error)
-	Enrol(ctx context.Context, e postgres.Enrolment) (postgres.Welcome, error)
-	HeldBy(ctx context.Context, r postgres.NodeReport) (postgres.Welcome, error)
-	NodeReady(ctx context.Context, node fleet.NodeName, startID string) error
-	// NodeReturned makes what a node is owed due again, because it was heard.
-	NodeReturned(ctx context.Context, node fleet.NodeName) ([]string, error)
-	Progress(ctx context.Context, node fleet.NodeName, id string, fetched, total int64, ttl time.Duration) error
 	// RevokeNode is illegal_state for a node that never enrolled; again, it changes nothing.
 	RevokeNode(ctx context.Context, node fleet.NodeName) error
 	keyStore
-	// NodeCounted keeps what a node counted since it started.
-	NodeCounted(ctx context.Context, node fleet.NodeName, counters map[string]int64) error
-	AppendLog(ctx context.Context, node postgres.Node, name fleet.InstanceName, offset int64, data []byte) error
 }
 
 type reconcileStore interface {
-	// ReconcileOf is unauthenticated for a token that opens no comparison under way.
-	ReconcileOf(ctx context.Context, tokenHash []byte, life time.Duration) (postgres.ReconcilePass, error)
-	SetVersion(ctx context.Context, site fleet.SiteName) (fleet.SetVersion, error)
-	ExpectedSet(ctx context.Context, site fleet.SiteName) (fleet.ExpectedSet, error)
-	MakeTickets(ctx context.Context, in postgres.TicketRequest) (postgres.Tickets, error)
-	SeeStops(ctx context.Context, site fleet.SiteName, names []fleet.InstanceName) ([]fleet.StopSeen, error)
-	ConfirmAbsent(ctx context.Context, pass postgres.ReconcilePass, extras []fleet.Extra) (fleet.Absence, error)
-	ReportReconcile(ctx context.Context, pass postgres.ReconcilePass, report fleet.ReconcileReport) error
 	AskReconcile(ctx context.Context, in postgres.ReconcileRequest) (postgres.Operation, error)
 	AskReconciles(ctx context.Context, in postgres.ReconcileRequest) ([]postgres.Operation, error)
 	ListReconciles(ctx context.Context, node fleet.NodeName, limit int32) ([]postgres.Reconcile, error)
@@ -218,17 +183,6 @@ type fleetStore interface {
 	StagedFleetSites(ctx context.Context, r postgres.FleetRun) ([]fleet.SiteName, time.Time, error)
 	// PutBodies is PutBody of many, with a few queries.
 	PutBodies(ctx context.Context, project fleet.ProjectName, bodies [][]byte) ([]fleet.Hash, error)
-}
-
-type batchStore interface {
-	// BatchTokens is not_found for a batch that is unknown or has ended.
-	BatchTokens(ctx context.Context, id fleet.BatchID) ([]postgres.FetchToken, error)
-	BatchItems(ctx context.Context, id fleet.BatchID, node fleet.NodeName) ([]fleet.BatchItem, error)
-	// BatchBodies calls emit for each body of the batch that can be had, one after the other.
-	BatchBodies(ctx context.Context, id fleet.BatchID, node fleet.NodeName, hashes []fleet.Hash, emit func(fleet.Hash, []byte) error) error
-	// TicketBodies is BatchBodies of the snapshot tickets that a node holds.
-	TicketBodies(ctx context.Context, site fleet.SiteName, node fleet.NodeName, hashes []fleet.Hash, emit func(fleet.Hash, []byte) error) error
-	RecordBatch(ctx context.Context, id fleet.BatchID, node fleet.NodeName, results []fleet.BatchResult) error
 }
 
 type drainStore interface {

@@ -74,17 +74,17 @@ func TestStrangers(t *testing.T) {
 		r := setup(t)
 		a := closed(t, r.half(http.MethodPost, "/api/internal/nodes/enrol", "", maxEnrolment+1))
 		require.Equal(t, http.StatusRequestEntityTooLarge, a.StatusCode)
-		r.server.enrolling = strangers.NewLimit(2, 100*time.Millisecond)
+		r.server.machines.enrolling = strangers.NewLimit(2, 100*time.Millisecond)
 		a = closed(t, r.half(http.MethodPost, "/api/internal/nodes/enrol", "", 100))
 		require.Equal(t, http.StatusServiceUnavailable, a.StatusCode)
 	})
 	t.Run("of too many enrolments the first goes", func(t *testing.T) {
 		t.Parallel()
 		r := setup(t)
-		r.server.enrolling = strangers.NewLimit(2, time.Hour)
+		r.server.machines.enrolling = strangers.NewLimit(2, time.Hour)
 		first := r.half(http.MethodPost, "/api/internal/nodes/enrol", "", 100)
 		for n := 1; n < 3; n++ {
-			require.Eventually(t, func() bool { here, _, _ := r.server.enrolling.Counts(); return here == n }, soon, time.Millisecond)
+			require.Eventually(t, func() bool { here, _, _ := r.server.machines.enrolling.Counts(); return here == n }, soon, time.Millisecond)
 			r.half(http.MethodPost, "/api/internal/nodes/enrol", "", 100)
 		}
 		require.Equal(t, http.StatusServiceUnavailable, closed(t, first).StatusCode)
@@ -146,7 +146,7 @@ func TestReading(t *testing.T) {
 		t.Parallel()
 		r := setup(t)
 		r.site()
-		r.server.reading = newReading(4<<20, 2<<20, time.Hour)
+		r.server.memory = newReading(4<<20, 2<<20, time.Hour)
 		for range 8 {
 			r.half(http.MethodPut, press7Path, r.operator, 60<<20)
 		}

@@ -18,8 +18,8 @@ type putTemplateInput struct {
 
 func (s *server) mountTemplates(fleet.DeclaredKind) {
 	op := endpoint(http.MethodPut, "/api/v1/templates/{name}", "put-template", "Declare a template; no instance changes by it")
-	register(s, forOperators, op, s.putTemplate)
-	takes[api.TemplatePut](s, op)
+	register(s.core, forOperators, op, s.putTemplate)
+	takes[api.TemplatePut](s.core, op)
 }
 
 func (s *server) putTemplate(ctx context.Context, in *putTemplateInput) (out *acceptedOutput, err error) {

@@ -36,17 +36,17 @@ type revokeInput struct {
 func (s *server) mountTokens() {
 	create := endpoint(http.MethodPost, "/api/v1/tokens", "create-token", "Make an API token; only this answer shows it")
 	create.DefaultStatus = http.StatusCreated
-	register(s, forAdmins, create, s.createToken)
-	takes[api.TokenRequest](s, create)
-	register(s, forAdmins, endpoint(http.MethodGet, "/api/v1/tokens", "list-tokens", "List API tokens, newest first"), s.listTokens)
-	register(s, forAdmins, endpoint(http.MethodDelete, "/api/v1/tokens/{id}", "revoke-token", "End an API token"), s.revokeToken)
+	register(s.core, forAdmins, create, s.createToken)
+	takes[api.TokenRequest](s.core, create)
+	register(s.core, forAdmins, endpoint(http.MethodGet, "/api/v1/tokens", "list-tokens", "List API tokens, newest first"), s.listTokens)
+	register(s.core, forAdmins, endpoint(http.MethodDelete, "/api/v1/tokens/{id}", "revoke-token", "End an API token"), s.revokeToken)
 
 	join := endpoint(http.MethodPost, "/api/v1/join-tokens", "create-join-token", "Make a token that enrols one node once")
 	join.DefaultStatus = http.StatusCreated
-	register(s, forAdmins, join, s.createJoinToken)
-	takes[api.JoinTokenRequest](s, join)
-	register(s, forAdmins, endpoint(http.MethodGet, "/api/v1/join-tokens", "list-join-tokens", "List join tokens, newest first"), s.listJoinTokens)
-	register(s, forAdmins, endpoint(http.MethodDelete, "/api/v1/join-tokens/{id}", "revoke-join-token", "Take a join token back"), s.revokeJoinToken)
+	register(s.core, forAdmins, join, s.createJoinToken)
+	takes[api.JoinTokenRequest](s.core, join)
+	register(s.core, forAdmins, endpoint(http.MethodGet, "/api/v1/join-tokens", "list-join-tokens", "List join tokens, newest first"), s.listJoinTokens)
+	register(s.core, forAdmins, endpoint(http.MethodDelete, "/api/v1/join-tokens/{id}", "revoke-join-token", "Take a join token back"), s.revokeJoinToken)
 }
 
 func (s *server) createToken(ctx context.Context, in *createInput) (*tokenOutput, error) {
@@ -57,7 +57,7 @@ func (s *server) createToken(ctx context.Context, in *createInput) (*tokenOutput
 	}
 	row := postgres.APIToken{Role: req.Role, Note: req.Note, CreatedBy: callOf(ctx).actor, CreatedAt: s.now()}
 	switch {
-	case roleNames[req.Role] == roleNone && req.Role != roleProvider:
+	case !isRole(req.Role) && req.Role != roleProvider:
 		return nil, fleet.Errorf(fleet.Invalid, "unknown role %.20q; use admin, operator, viewer or provider", req.Role).At("/role")
 	case req.Seconds < 0 || req.Seconds > maxTokenLife:
 		return nil, fleet.Errorf(fleet.Invalid, "invalid lifetime: want 0 to %d seconds", maxTokenLife).At("/seconds")
@@ -90,6 +90,9 @@ func (s *server) createToken(ctx context.Context, in *createInput) (*tokenOutput
 	}
 	return tokenAnswer(tokenView(row), token, in.DryRun), nil
 }
+
+// roleProvider is a token's that opens the link and nothing here.
+const roleProvider = "provider"
 
 // maxGrants bounds the module namespaces of one token.
 const maxGrants = 32
@@ -166,7 +169,7 @@ func (s *server) revokeToken(ctx context.Context, in *revokeInput) (*struct{}, e
 	if err := s.store.RevokeAPIToken(ctx, in.ID); err != nil {
 		return nil, err
 	}
-	s.tokens.forget()
+	s.forgetTokens()
 	s.streams.check()
 	s.waits.check()
 	return nil, nil
