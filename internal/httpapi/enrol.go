@@ -78,7 +78,7 @@ func (s *machines) readEnrolment(w http.ResponseWriter, r *http.Request) ([]byte
 		mu.Lock()
 		defer mu.Unlock()
 		if !over { // a controller is not used after its request
-			_ = control.SetReadDeadline(past)
+			_ = control.SetReadDeadline(time.Unix(1, 0))
 		}
 	})
 	defer func() {

@@ -252,7 +252,7 @@ func (s *machines) fetchRun(w http.ResponseWriter, r *http.Request) error {
 
 // canonicalRun gives a run section of the store the form that its hash is of.
 func canonicalRun(stored []byte) ([]byte, error) {
-	text, err := compose.Canonical(stored, compose.Limits{MaxBytes: 2 * maxRun}) // jsonb adds spaces
+	text, err := compose.Canonical(stored, compose.Limits{MaxBytes: 2 * fleet.MaxRun}) // jsonb adds spaces
 	if err != nil {
 		return nil, fleet.Errorf(fleet.Internal, "read the run section: %w", err)
 	}

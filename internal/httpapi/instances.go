@@ -242,11 +242,7 @@ func (s *server) siteFor(ctx context.Context, key fleet.ObjectKey) (fleet.SiteSp
 	return spec, json.Unmarshal(o.Spec, &spec)
 }
 
-const (
-	maxReason = 1024
-	// maxRun is what a node reads of a run section.
-	maxRun = 64 << 10
-)
+const maxReason = 1024
 
 func checkTexts(labels map[string]string, reason string) error {
 	if len(reason) > maxReason {
@@ -264,7 +260,7 @@ func runSection(run *fleet.Run, project fleet.ProjectName) (json.RawMessage, fle
 	if err != nil {
 		return nil, "", fleet.Errorf(fleet.Invalid, "cannot encode the run section: %w", err).At("/run")
 	}
-	if text, err = compose.Canonical(text, compose.Limits{MaxBytes: maxRun}); err != nil {
+	if text, err = compose.Canonical(text, compose.Limits{MaxBytes: fleet.MaxRun}); err != nil {
 		return nil, "", fleet.Errorf(fleet.Invalid, "invalid run section: %w", err).At("/run")
 	}
 	return text, compose.HashOf(text), nil

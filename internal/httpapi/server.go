@@ -159,7 +159,7 @@ func newServer(d Deps) (*server, error) {
 			Name: "holdfast_event_streams", Help: "Event streams that are open.",
 		}),
 		streams: newVigil(d.Store, "event streams", maxEventStreams), waits: newVigil(d.Store, "waits", maxWaits),
-		uploading: newReading(maxUploads*postgres.ChunkSize, uploadShare*postgres.ChunkSize, stallLimit),
+		uploading: newReading(maxUploads*postgres.ChunkSize, uploadShare*postgres.ChunkSize, c.stall),
 		idlePoll:  250 * time.Millisecond, keepAlive: 15 * time.Second, stopping: d.Stopping,
 	}
 	if err := s.measure(s.streaming); err != nil {
