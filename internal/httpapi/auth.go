@@ -91,8 +91,6 @@ func (c caller) uses(project fleet.ProjectName) bool {
 // hides says whether secrets are kept from this caller.
 func (c caller) hides() bool { return c.role < roleOperator }
 
-const defaultProject = fleet.DefaultProject
-
 // call is one request with who sent it.
 type call struct {
 	caller

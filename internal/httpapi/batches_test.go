@@ -149,7 +149,7 @@ func TestBatchItemsHaveTheRunSectionsThatTheirHashesAreOf(t *testing.T) {
 		VALUES ('bench', 1, 'default', 1, '{}', 'running', 1, 1, 'ann', now() + interval '1 day')`)
 	r.sql(`INSERT INTO fleet_targets (fleet, run, site, name, wave) SELECT 'bench', 1, 'plant-1', 'press-' || n, 1 FROM generate_series(0, 3) n`)
 	patch := contentOfText([]byte(`{"b":2}`))
-	_, err := r.store.PutBodies(t.Context(), defaultProject, [][]byte{[]byte(`{"b":2}`)})
+	_, err := r.store.PutBodies(t.Context(), fleet.DefaultProject, [][]byte{[]byte(`{"b":2}`)})
 	require.NoError(t, err)
 	out, err := r.store.ReleaseBatch(t.Context(), postgres.BatchRelease{
 		ID: liveBatch, Site: "plant-1", Fleet: "bench", FleetRun: 1, Workflow: "w", Run: "r", Actor: "ann", Reason: "bench",

@@ -18,7 +18,7 @@ import (
 // patchOf stores a patch as a PUT of a fleet change does.
 func (r *region) patchOf(text string) *fleet.Content {
 	r.t.Helper()
-	content, err := r.server.canonical(r.t.Context(), defaultProject, compose.Layer{Name: "/change/patch", JSON: []byte(text)})
+	content, err := r.server.canonical(r.t.Context(), fleet.DefaultProject, compose.Layer{Name: "/change/patch", JSON: []byte(text)})
 	require.NoError(r.t, err)
 	return &content
 }

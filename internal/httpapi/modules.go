@@ -206,7 +206,7 @@ func (s *server) executeLater(ctx context.Context, in *executeInput, ref fleet.M
 	if err != nil {
 		return nil, err
 	}
-	ask.Project = cmp.Or(ask.Project, defaultProject)
+	ask.Project = cmp.Or(ask.Project, fleet.DefaultProject)
 	op, err := s.store.AskExecution(ctx, postgres.ExecutionRequest{Request: ask, Module: ref, Input: input})
 	if err != nil {
 		return nil, err

@@ -72,7 +72,7 @@ func (p *planner) stand(o *planned) error {
 		if !p.caller.sees(o.project) {
 			return fleet.Errorf(fleet.Denied, "the token is restricted to project %s", p.caller.project).At("/project")
 		}
-		if o.project != defaultProject {
+		if o.project != fleet.DefaultProject {
 			if _, err := p.refer(projectKey(o.project), "/project"); err != nil {
 				return err
 			}

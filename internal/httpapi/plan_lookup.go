@@ -110,7 +110,7 @@ func (p *planner) lookUp(ctx context.Context) error {
 	w := wanted{map[fleet.ObjectKey]bool{}, map[string]bool{}, map[string]bool{}, map[postgres.BodyOf]bool{}}
 	for _, o := range p.r.objects {
 		if o.ok() {
-			o.project = cmp.Or(o.project, p.caller.project, defaultProject)
+			o.project = cmp.Or(o.project, p.caller.project, fleet.DefaultProject)
 			w.add(o)
 		}
 	}

@@ -63,8 +63,8 @@ func (s *server) projectOf(ctx context.Context, declared string) (fleet.ProjectN
 	if project == "" {
 		project = c.project
 	}
-	if project == "" || project == defaultProject && c.project == "" {
-		return defaultProject, nil
+	if project == "" || project == fleet.DefaultProject && c.project == "" {
+		return fleet.DefaultProject, nil
 	}
 	if err := fleet.ValidateName("/project", string(project)); err != nil {
 		return "", err
