@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 )
 
 type applyInput struct {
@@ -27,17 +28,17 @@ type applyOutput struct {
 }
 
 func (s *server) mountApply() {
-	op := endpoint(http.MethodPost, "/api/v1/apply", "apply", "Declare many objects, and deliver what changed")
+	op := serve.Endpoint(http.MethodPost, "/api/v1/apply", "apply", "Declare many objects, and deliver what changed")
 	schema := func(of reflect.Type) map[string]*huma.MediaType {
-		return map[string]*huma.MediaType{"application/json": {Schema: s.document().Components.Schemas.Schema(of, true, "")}}
+		return map[string]*huma.MediaType{"application/json": {Schema: s.Document().Components.Schemas.Schema(of, true, "")}}
 	}
 	applied := schema(reflect.TypeFor[api.Applied]())
 	op.Responses = map[string]*huma.Response{
 		"200": {Description: "the plan, of a dry run; else Applied, and no work was started", Content: schema(reflect.TypeFor[api.Plan]())},
 		"202": {Description: "what became of each object, and the operations that were started", Content: applied},
 	}
-	register(s.core, forOperators, op, s.apply)
-	takes[api.PlanRequest](s.core, op)
+	serve.Register(s.Server, serve.ForOperators, op, s.apply)
+	serve.Takes[api.PlanRequest](s.Server, op)
 	s.alsoYAML(op)
 }
 
@@ -65,11 +66,11 @@ func (s *server) apply(ctx context.Context, in *applyInput) (out *applyOutput, e
 		case !plan.Valid:
 			return refusedPlan(plan)
 		case bound != nil && plan.Changes:
-			if err := s.store.ClaimPlan(ctx, bound.Digest, claimOf(p.caller.actor, in.IdempotencyKey)); err != nil {
+			if err := s.store.ClaimPlan(ctx, bound.Digest, claimOf(p.caller.Actor, in.IdempotencyKey)); err != nil {
 				return err
 			}
 		}
-		a := &applying{server: s, planner: p, bound: bound != nil, failed: map[string]bool{}, request: requestHash(callOf(ctx).request, raw)}
+		a := &applying{server: s, planner: p, bound: bound != nil, failed: map[string]bool{}, request: serve.RequestHash(serve.CallOf(ctx).Request, raw)}
 		out = a.apply(ctx, plan)
 		return nil
 	})
@@ -144,7 +145,7 @@ func (p *planner) doneBefore(ctx context.Context, bound api.Plan) (map[api.PlanK
 			deletes[key], keys = o.PlanKey, append(keys, key)
 		}
 	}
-	seen, err := p.s.store.SeenKeys(ctx, p.caller.actor, keys)
+	seen, err := p.s.store.SeenKeys(ctx, p.caller.Actor, keys)
 	for key := range seen {
 		done[deletes[key]] = true
 	}
@@ -158,7 +159,7 @@ const (
 )
 
 func movedPlan(moved []api.ProblemObject) error {
-	p := newProblem(fleet.Precondition, fmt.Sprintf("nothing was applied: %d objects are not as they were planned: %s", len(moved), named(moved)))
+	p := serve.NewProblem(fleet.Precondition, fmt.Sprintf("nothing was applied: %d objects are not as they were planned: %s", len(moved), named(moved)))
 	p.Field, p.Hint = "/plan", "plan again"
 	p.Objects = moved[:min(len(moved), maxProblemObjects)]
 	return p
@@ -198,7 +199,7 @@ func named(objects []api.ProblemObject) string {
 func resultOf(o *planned, out *acceptedOutput, err error) api.AppliedObject {
 	v := api.AppliedObject{PlanKey: o.planKey(), Action: o.action}
 	if err != nil {
-		v.Problem = problemFor(err)
+		v.Problem = serve.ProblemFor(err)
 		return v
 	}
 	if object := out.Body.Object; object != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/compose"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
@@ -73,7 +74,7 @@ func (a *applying) one(ctx context.Context, o *planned) api.AppliedObject {
 		a.failed[o.key.Name] = true
 	}
 	if err != nil {
-		err = a.server.problem(callOf(ctx).request, err)
+		err = a.server.Problem(serve.CallOf(ctx).Request, err)
 	}
 	return resultOf(o, out, err)
 }
@@ -123,7 +124,7 @@ func (a *applying) putTemplateOf(ctx context.Context, o *planned, w postgres.Wri
 
 // writeOf makes the store's write; bound to a plan it is also bound to what was planned from.
 func (a *applying) writeOf(o *planned) postgres.Write {
-	w := postgres.Write{Key: o.key, Labels: o.labels, Request: postgres.Request{Project: o.project, Actor: a.caller.actor, Limit: a.limit}}
+	w := postgres.Write{Key: o.key, Labels: o.labels, Request: postgres.Request{Project: o.project, Actor: a.caller.Actor, Limit: a.limit}}
 	switch {
 	case o.action == api.PlanDelete || a.bound && o.now != nil:
 		w.IfMatch = o.now.ResourceVersion
@@ -153,7 +154,7 @@ func (a *applying) putInstanceOf(ctx context.Context, o *planned, w postgres.Wri
 		return nil, err
 	}
 	if err := a.fillContent(ctx, &c, o.doc); err != nil {
-		return nil, below("/spec", err)
+		return nil, serve.Below("/spec", err)
 	}
 	if o.content.Hash != "" && o.content.Hash != c.Content.Hash {
 		return nil, fleet.Errorf(fleet.Conflict, "%s would get another config than was planned", o.key).WithHint("apply again")

@@ -5,11 +5,12 @@ import (
 	"net/http"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
 // DoorHTTP is what refusals of the API are written down under.
-const DoorHTTP = doorHTTP
+const DoorHTTP = serve.Door
 
 // Handler is the API. It also makes the revisions of specs for whom no request came by
 // HTTP: the doors of any Temporal client.
@@ -24,7 +25,7 @@ func (h *Handler) Probes() http.Handler {
 	probes := http.NewServeMux()
 	probes.HandleFunc("GET /healthz", h.s.healthz)
 	probes.HandleFunc("GET /readyz", h.s.readyz)
-	probes.Handle("GET /metrics", h.s.metricsHandler())
+	probes.Handle("GET /metrics", h.s.MetricsHandler())
 	return probes
 }
 

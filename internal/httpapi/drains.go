@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
@@ -16,24 +17,24 @@ type askDrainInput struct {
 }
 
 func (s *server) mountDrains() {
-	drain := endpoint(http.MethodPost, "/api/v1/nodes/{name}/drain", "drain-node", "Empty a node: cordon it, move what runs, let it finish, cut it off at the deadline")
+	drain := serve.Endpoint(http.MethodPost, "/api/v1/nodes/{name}/drain", "drain-node", "Empty a node: cordon it, move what runs, let it finish, cut it off at the deadline")
 	drain.DefaultStatus = http.StatusAccepted
-	register(s.core, forOperators, drain, s.drainNode)
-	takes[api.NodeDrainRequest](s.core, drain)
-	cordon := endpoint(http.MethodPost, "/api/v1/nodes/{name}/cordon", "cordon-node", "Keep new work away from a node")
-	register(s.core, forOperators, cordon, s.cordonNode)
-	takes[api.CordonRequest](s.core, cordon)
-	uncordon := endpoint(http.MethodPost, "/api/v1/nodes/{name}/uncordon", "uncordon-node", "Let new work come to a node again")
-	register(s.core, forOperators, uncordon, s.uncordonNode)
+	serve.Register(s.Server, serve.ForOperators, drain, s.drainNode)
+	serve.Takes[api.NodeDrainRequest](s.Server, drain)
+	cordon := serve.Endpoint(http.MethodPost, "/api/v1/nodes/{name}/cordon", "cordon-node", "Keep new work away from a node")
+	serve.Register(s.Server, serve.ForOperators, cordon, s.cordonNode)
+	serve.Takes[api.CordonRequest](s.Server, cordon)
+	uncordon := serve.Endpoint(http.MethodPost, "/api/v1/nodes/{name}/uncordon", "uncordon-node", "Let new work come to a node again")
+	serve.Register(s.Server, serve.ForOperators, uncordon, s.uncordonNode)
 }
 
 func (s *server) drainNode(ctx context.Context, in *askDrainInput) (*acceptedOutput, error) {
 	var req api.NodeDrainRequest
-	body, err := s.readOptional(ctx, &req)
+	body, err := s.ReadOptional(ctx, &req)
 	if err != nil {
 		return nil, err
 	}
-	order, err := fleet.DrainOrder{Reason: req.Reason, DeadlineSeconds: req.DeadlineSeconds, Force: req.Force}.Checked(callOf(ctx).actor)
+	order, err := fleet.DrainOrder{Reason: req.Reason, DeadlineSeconds: req.DeadlineSeconds, Force: req.Force}.Checked(serve.CallOf(ctx).Actor)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +61,7 @@ func (s *server) drainNode(ctx context.Context, in *askDrainInput) (*acceptedOut
 
 func (s *server) cordonNode(ctx context.Context, in *askDrainInput) (*nodeOutput, error) {
 	var req api.CordonRequest
-	if _, err := s.readOptional(ctx, &req); err != nil {
+	if _, err := s.ReadOptional(ctx, &req); err != nil {
 		return nil, err
 	}
 	if len(req.Reason) > fleet.MaxDrainReason {
@@ -79,8 +80,8 @@ func (s *server) turnCordon(ctx context.Context, in *askDrainInput, reason strin
 	if err != nil {
 		return nil, err
 	}
-	call := callOf(ctx)
-	if err := turn(ctx, postgres.CordonRequest{Request: postgres.Request{Project: call.project, Actor: call.actor, DryRun: in.DryRun}, Node: n.Name, Reason: reason}); err != nil {
+	call := serve.CallOf(ctx)
+	if err := turn(ctx, postgres.CordonRequest{Request: postgres.Request{Project: call.Project, Actor: call.Actor, DryRun: in.DryRun}, Node: n.Name, Reason: reason}); err != nil {
 		return nil, err
 	}
 	return s.getNode(ctx, &getInput{NameParam: in.NameParam})

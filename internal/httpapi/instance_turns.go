@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
@@ -27,20 +28,20 @@ func (s *server) mountTurns() {
 		{fleet.OperationDisable, "Stop the instance; its nodes keep the config"},
 		{fleet.OperationRollback, "Release an earlier revision's content under a new number"},
 	} {
-		op := endpoint(http.MethodPost, instancePath+"/"+string(t.kind), string(t.kind)+"-instance", t.summary)
+		op := serve.Endpoint(http.MethodPost, instancePath+"/"+string(t.kind), string(t.kind)+"-instance", t.summary)
 		s.mountTurn(op, t.kind)
 		if t.kind == fleet.OperationRollback {
-			takes[api.RollbackRequest](s.core, op)
+			serve.Takes[api.RollbackRequest](s.Server, op)
 		} else {
-			takes[api.ActionRequest](s.core, op)
+			serve.Takes[api.ActionRequest](s.Server, op)
 		}
 	}
-	s.mountTurn(endpoint(http.MethodDelete, instancePath, "delete-instance", "Delete an instance from all its nodes"), fleet.OperationDelete)
+	s.mountTurn(serve.Endpoint(http.MethodDelete, instancePath, "delete-instance", "Delete an instance from all its nodes"), fleet.OperationDelete)
 }
 
 func (s *server) mountTurn(op huma.Operation, kind fleet.OperationKind) {
 	op.DefaultStatus = http.StatusAccepted
-	register(s.core, forOperators, op, func(ctx context.Context, in *turnInput) (*acceptedOutput, error) {
+	serve.Register(s.Server, serve.ForOperators, op, func(ctx context.Context, in *turnInput) (*acceptedOutput, error) {
 		return s.turn(ctx, kind, in)
 	})
 }
@@ -79,11 +80,11 @@ func (s *server) turn(ctx context.Context, kind fleet.OperationKind, in *turnInp
 func (s *server) readTurn(ctx context.Context, t *postgres.InstanceTurn) (raw []byte, err error) {
 	if t.Kind == fleet.OperationRollback {
 		var in api.RollbackRequest
-		raw, err = s.readOptional(ctx, &in)
+		raw, err = s.ReadOptional(ctx, &in)
 		t.Revision, t.Reason = in.Revision, in.Reason
 	} else {
 		var in api.ActionRequest
-		raw, err = s.readOptional(ctx, &in)
+		raw, err = s.ReadOptional(ctx, &in)
 		t.Reason = in.Reason
 	}
 	if err == nil && t.Revision < 0 {

@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/compose"
 	"github.com/holdfast-io/holdfast/internal/declare"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
@@ -43,12 +44,12 @@ type listInstancesInput struct {
 const instancePath = "/api/v1/sites/{site}/instances/{name}"
 
 func (s *server) mountInstances(fleet.DeclaredKind) {
-	put := endpoint(http.MethodPut, instancePath, "put-instance", "Declare an instance and start its delivery")
+	put := serve.Endpoint(http.MethodPut, instancePath, "put-instance", "Declare an instance and start its delivery")
 	put.DefaultStatus = http.StatusAccepted
-	register(s.core, forOperators, put, s.putInstance)
-	takes[api.InstancePut](s.core, put)
-	register(s.core, forViewers, endpoint(http.MethodGet, instancePath, "get-instance", "Read an instance"), s.getInstance)
-	register(s.core, forViewers, endpoint(http.MethodGet, "/api/v1/sites/{site}/instances", "list-instances", "List the instances of a site"), s.listInstances)
+	serve.Register(s.Server, serve.ForOperators, put, s.putInstance)
+	serve.Takes[api.InstancePut](s.Server, put)
+	serve.Register(s.Server, serve.ForViewers, serve.Endpoint(http.MethodGet, instancePath, "get-instance", "Read an instance"), s.getInstance)
+	serve.Register(s.Server, serve.ForViewers, serve.Endpoint(http.MethodGet, "/api/v1/sites/{site}/instances", "list-instances", "List the instances of a site"), s.listInstances)
 	s.mountTurns()
 	s.mountInstanceReads()
 }
@@ -71,7 +72,7 @@ func (s *server) listInstances(ctx context.Context, in *listInstancesInput) (*ob
 		return nil, err
 	}
 	out, err := s.listObjects(ctx, fleet.InstanceKey(fleet.SiteName(in.Site), ""), in.ListParams, s.instanceStatuses)
-	if err == nil && len(out.Body.Items) == 0 && !callOf(ctx).uses(site.Project) {
+	if err == nil && len(out.Body.Items) == 0 && !serve.CallOf(ctx).Uses(site.Project) {
 		return nil, fleet.NoObject(key) // a site that the caller may not use, and has nothing at
 	}
 	return out, err
@@ -82,7 +83,7 @@ func (s *server) putInstance(ctx context.Context, in *putInstanceInput) (out *ac
 	if err != nil {
 		return nil, err
 	}
-	err = s.withBody(ctx, s.limits.MaxBytes+envelopeRoom, func(raw []byte) error {
+	err = s.WithBody(ctx, s.limits.MaxBytes+envelopeRoom, func(raw []byte) error {
 		change, err := s.changeFrom(ctx, key, in, raw)
 		if err != nil {
 			return err
@@ -103,7 +104,7 @@ func (s *server) changeFrom(ctx context.Context, key fleet.ObjectKey, in *putIns
 	c := postgres.InstanceChange{Release: in.Deploy}
 	put := api.InstancePut{Project: in.Project}
 	var doc documents
-	if err := envelope(raw, map[string]*[]byte{"config": &doc.config, "overrides": &doc.overrides}, &put); err != nil {
+	if err := serve.Envelope(raw, map[string]*[]byte{"config": &doc.config, "overrides": &doc.overrides}, &put); err != nil {
 		return c, err
 	}
 	if err := checkTexts(put.Labels, put.Reason); err != nil {
@@ -232,7 +233,7 @@ func (s *server) resolve(ctx context.Context, c *postgres.InstanceChange) error 
 func (s *server) siteFor(ctx context.Context, key fleet.ObjectKey) (fleet.SiteSpec, error) {
 	var spec fleet.SiteSpec
 	o, err := s.store.GetObject(ctx, fleet.ObjectKey{Kind: fleet.KindSite, Name: key.Scope})
-	if fleet.KindOf(err) == fleet.NotFound || err == nil && !callOf(ctx).uses(o.Project) {
+	if fleet.KindOf(err) == fleet.NotFound || err == nil && !serve.CallOf(ctx).Uses(o.Project) {
 		return spec, fleet.Errorf(fleet.NotFound, "site %s not found", key.Scope).At("site").
 			WithHint("declare it first: PUT /api/v1/sites/" + key.Scope)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/declare"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
@@ -15,11 +16,11 @@ import (
 // is made from the body of a PUT alone, compared, written and removed without a look at other objects.
 type kindPart struct {
 	// mount mounts the paths of the kind, beside those that mountKind makes for each kind that is not of a site.
-	mount func(s *server, k fleet.DeclaredKind)
+	Mount func(s *server, k fleet.DeclaredKind)
 	// status makes the statuses of a page of objects; nil shows none. detail is for one object, where that says more.
 	status, detail func(s *server, ctx context.Context, of []fleet.Object) ([]any, error)
 	// writers may declare and delete the objects of the kind.
-	writers access
+	writers serve.Access
 	// read takes the spec of a manifest in, as far as it can be checked without the region's other objects.
 	read func(p *planned, spec []byte) error
 	// decide completes the spec by other objects and plans what an apply does; nil plans planned.plain.
@@ -34,26 +35,26 @@ type kindPart struct {
 // kindParts has a row for each kind of fleet.DeclaredKinds.
 func kindParts() map[fleet.ObjectKind]kindPart {
 	return map[fleet.ObjectKind]kindPart{
-		fleet.KindProject: {writers: forAdmins, mount: (*server).mountProjects, read: (*planned).readProject},
+		fleet.KindProject: {writers: serve.ForAdmins, Mount: (*server).mountProjects, read: (*planned).readProject},
 		fleet.KindSite: {
-			writers: forAdmins, mount: mountPlain("Declare a site and its nodes", siteOf), status: (*server).siteStatuses,
+			writers: serve.ForAdmins, Mount: mountPlain("Declare a site and its nodes", siteOf), status: (*server).siteStatuses,
 			read: readPlain(siteOf), decide: (*planner).decideSite,
 		},
-		fleet.KindPool: {writers: forAdmins, mount: mountPlain("Declare a pool of nodes", poolOf), read: readPlain(poolOf)},
+		fleet.KindPool: {writers: serve.ForAdmins, Mount: mountPlain("Declare a pool of nodes", poolOf), read: readPlain(poolOf)},
 		fleet.KindTemplate: {
-			writers: forOperators, mount: (*server).mountTemplates, read: (*planned).readTemplate, decide: (*planner).decideTemplate,
+			writers: serve.ForOperators, Mount: (*server).mountTemplates, read: (*planned).readTemplate, decide: (*planner).decideTemplate,
 			write: (*applying).putTemplateOf,
 		},
 		fleet.KindInstance: {
-			writers: forOperators, mount: (*server).mountInstances, read: (*planned).readInstance, decide: (*planner).decideInstance,
+			writers: serve.ForOperators, Mount: (*server).mountInstances, read: (*planned).readInstance, decide: (*planner).decideInstance,
 			write: (*applying).putInstanceOf, remove: (*applying).removeInstance, unreferred: true,
 		},
 		fleet.KindDeployment: {
-			writers: forOperators, mount: (*server).mountDeployments, read: (*planned).readDeployment, decide: (*planner).decideDeployment,
+			writers: serve.ForOperators, Mount: (*server).mountDeployments, read: (*planned).readDeployment, decide: (*planner).decideDeployment,
 			write: (*applying).putDeploymentOf, remove: (*applying).removeDeployment, unreferred: true,
 		},
 		fleet.KindFleet: {
-			writers: forOperators, mount: (*server).mountFleets, status: (*server).fleetStatuses, detail: (*server).fleetDetail,
+			writers: serve.ForOperators, Mount: (*server).mountFleets, status: (*server).fleetStatuses, detail: (*server).fleetDetail,
 			read: (*planned).readFleet, decide: (*planner).decideFleet, write: (*applying).putFleetOf,
 		},
 	}
@@ -83,7 +84,7 @@ func poolOf(put api.PoolPut) (declaration, error) {
 func readPlain[P any](of declarer[P]) func(*planned, []byte) error {
 	return func(p *planned, spec []byte) error {
 		var put P
-		if err := decode(spec, &put); err != nil {
+		if err := serve.Decode(spec, &put); err != nil {
 			return err
 		}
 		d, err := of(put)
@@ -105,11 +106,11 @@ type putPlainInput struct {
 // mountPlain mounts the PUT of a plain kind.
 func mountPlain[P any](summary string, of declarer[P]) func(*server, fleet.DeclaredKind) {
 	return func(s *server, k fleet.DeclaredKind) {
-		op := endpoint(http.MethodPut, "/api/v1/"+k.Plural+"/{name}", "put-"+string(k.Kind), summary)
-		register(s.core, s.kinds[k.Kind].writers, op, func(ctx context.Context, in *putPlainInput) (*acceptedOutput, error) {
+		op := serve.Endpoint(http.MethodPut, "/api/v1/"+k.Plural+"/{name}", "put-"+string(k.Kind), summary)
+		serve.Register(s.Server, s.kinds[k.Kind].writers, op, func(ctx context.Context, in *putPlainInput) (*acceptedOutput, error) {
 			return putPlain(ctx, s, k.Kind, in, of)
 		})
-		takes[P](s.core, op)
+		serve.Takes[P](s.Server, op)
 	}
 }
 
@@ -120,7 +121,7 @@ func putPlain[P any](
 		return nil, err
 	}
 	var put P
-	raw, err := s.readJSON(ctx, &put)
+	raw, err := s.ReadJSON(ctx, &put)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 )
 
 // Every kind that can be declared has its part in the API, and no other has one.
@@ -55,7 +56,7 @@ func TestRegisteredKind(t *testing.T) {
 	r := setup(t, func(d *Deps) {
 		d.register = func(s *server) {
 			s.declared = append(s.declared, fleet.DeclaredKind{Kind: gadget, Title: "Gadget", Plural: "gadgets"})
-			s.kinds[gadget] = kindPart{writers: forOperators, mount: mountPlain("Declare a gadget", gadgetOf), read: readPlain(gadgetOf)}
+			s.kinds[gadget] = kindPart{writers: serve.ForOperators, Mount: mountPlain("Declare a gadget", gadgetOf), read: readPlain(gadgetOf)}
 		}
 	})
 	const path = "/api/v1/gadgets/g1"

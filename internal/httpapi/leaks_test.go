@@ -84,7 +84,7 @@ func TestHiddenIsMissing(t *testing.T) {
 	t.Run("at each path", func(t *testing.T) {
 		bodies := map[string]string{"scale-deployment": `{"replicas":1}`, "drain-node": `{"deadlineSeconds":10}`, "approve-orphans": `{"replicas":["0123456789ab"]}`}
 		seen := 0
-		for template, item := range r.server.document().Paths {
+		for template, item := range r.server.Document().Paths {
 			if !strings.Contains(template, "{") {
 				continue
 			}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 )
 
 // ListParams come with every list.
@@ -17,13 +18,13 @@ type ListParams struct {
 
 // listProject is the project that a list is narrowed to, "" for all.
 func listProject(ctx context.Context, asked string) (fleet.ProjectName, error) {
-	c := callOf(ctx)
+	c := serve.CallOf(ctx)
 	project := fleet.ProjectName(asked)
 	if project == "" {
-		return c.project, nil
+		return c.Project, nil
 	}
-	if !c.sees(project) {
-		return "", fleet.Errorf(fleet.Denied, "the token is restricted to project %s", c.project).At("project")
+	if !c.Sees(project) {
+		return "", fleet.Errorf(fleet.Denied, "the token is restricted to project %s", c.Project).At("project")
 	}
 	return project, nil
 }
@@ -34,14 +35,14 @@ func cursorOf(place string) string { return base64.RawURLEncoding.EncodeToString
 func placeOf(cursor string) (string, error) {
 	b, err := base64.RawURLEncoding.DecodeString(cursor)
 	if err != nil {
-		return "", fleet.Errorf(fleet.Invalid, "invalid cursor %.40q: want %s", cursor, wantCursor).At("cursor")
+		return "", fleet.Errorf(fleet.Invalid, "invalid cursor %.40q: want %s", cursor, serve.WantCursor).At("cursor")
 	}
 	return string(b), nil
 }
 
 // badCursor refuses a place that is of no list, or of another one.
 func badCursor(place string) error {
-	return fleet.Errorf(fleet.Invalid, "invalid cursor %.40q: want %s, of the same list", cursorOf(place), wantCursor).At("cursor")
+	return fleet.Errorf(fleet.Invalid, "invalid cursor %.40q: want %s, of the same list", cursorOf(place), serve.WantCursor).At("cursor")
 }
 
 // page cuts a list that was asked for with one more than the limit.

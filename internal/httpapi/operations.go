@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
@@ -40,15 +41,15 @@ type cancelInput struct {
 }
 
 func (s *server) mountOperations() {
-	register(s.core, forViewers, endpoint(http.MethodGet, "/api/v1/operations", "list-operations", "List operations, newest first"), s.listOperations)
-	register(s.core, forViewers, endpoint(http.MethodGet, "/api/v1/operations/{id}", "get-operation", "Read an operation, or wait for its end"), s.getOperation)
-	cancel := endpoint(http.MethodPost, "/api/v1/operations/{id}/cancel", "cancel-operation", "Ask for the end of an operation; it may still end otherwise")
+	serve.Register(s.Server, serve.ForViewers, serve.Endpoint(http.MethodGet, "/api/v1/operations", "list-operations", "List operations, newest first"), s.listOperations)
+	serve.Register(s.Server, serve.ForViewers, serve.Endpoint(http.MethodGet, "/api/v1/operations/{id}", "get-operation", "Read an operation, or wait for its end"), s.getOperation)
+	cancel := serve.Endpoint(http.MethodPost, "/api/v1/operations/{id}/cancel", "cancel-operation", "Ask for the end of an operation; it may still end otherwise")
 	cancel.DefaultStatus = http.StatusAccepted
-	register(s.core, forOperators, cancel, s.cancelOperation)
+	serve.Register(s.Server, serve.ForOperators, cancel, s.cancelOperation)
 }
 
 func (s *server) getOperation(ctx context.Context, in *getOperationInput) (*operationOutput, error) {
-	wait, _ := waitOf(in.Wait) // checked by its format
+	wait, _ := serve.WaitOf(in.Wait) // checked by its format
 	op, err := s.awaitOperation(ctx, in.ID, wait)
 	if err != nil {
 		return nil, err
@@ -65,7 +66,7 @@ func (s *server) awaitOperation(ctx context.Context, id string, wait time.Durati
 	if err != nil || op.State.Ended() || wait == 0 {
 		return op, err
 	}
-	ctx, end, err := s.waits.begin(ctx, callOf(ctx).hash)
+	ctx, end, err := s.waits.begin(ctx, serve.CallOf(ctx).Hash)
 	if err != nil {
 		return op, err
 	}
@@ -99,7 +100,7 @@ func (s *server) operation(ctx context.Context, id string) (postgres.Operation, 
 		return postgres.Operation{}, missing
 	}
 	op, err := s.store.GetOperation(ctx, fleet.OperationID(id))
-	if fleet.KindOf(err) == fleet.NotFound || err == nil && !callOf(ctx).sees(op.Project) {
+	if fleet.KindOf(err) == fleet.NotFound || err == nil && !serve.CallOf(ctx).Sees(op.Project) {
 		return postgres.Operation{}, missing
 	}
 	return op, err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
@@ -20,12 +21,12 @@ type listOrphansInput struct {
 type orphansOutput struct{ Body api.List[api.Orphan] }
 
 func (s *server) mountOrphans() {
-	list := endpoint(http.MethodGet, "/api/v1/nodes/{name}/orphans", "list-orphans", "List what a node has without a declaration, for an operator to decide on")
-	register(s.core, forViewers, list, s.listOrphans)
-	approve := endpoint(http.MethodPost, "/api/v1/nodes/{name}/orphans/approve", "approve-orphans", "Let a node drop orphans as it holds them now")
+	list := serve.Endpoint(http.MethodGet, "/api/v1/nodes/{name}/orphans", "list-orphans", "List what a node has without a declaration, for an operator to decide on")
+	serve.Register(s.Server, serve.ForViewers, list, s.listOrphans)
+	approve := serve.Endpoint(http.MethodPost, "/api/v1/nodes/{name}/orphans/approve", "approve-orphans", "Let a node drop orphans as it holds them now")
 	approve.DefaultStatus = http.StatusAccepted
-	register(s.core, forAdminsOfAny, approve, s.approveOrphans)
-	takes[api.OrphanApproval](s.core, approve)
+	serve.Register(s.Server, serve.ForAdminsOfAny, approve, s.approveOrphans)
+	serve.Takes[api.OrphanApproval](s.Server, approve)
 }
 
 func (s *server) listOrphans(ctx context.Context, in *listOrphansInput) (*orphansOutput, error) {
@@ -37,7 +38,7 @@ func (s *server) listOrphans(ctx context.Context, in *listOrphansInput) (*orphan
 	if err != nil {
 		return nil, err
 	}
-	rows, err := s.store.ListOrphans(ctx, postgres.OrphanFilter{Node: n.Name, Project: callOf(ctx).project}, after, in.Limit+1)
+	rows, err := s.store.ListOrphans(ctx, postgres.OrphanFilter{Node: n.Name, Project: serve.CallOf(ctx).Project}, after, in.Limit+1)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +61,7 @@ func (s *server) approveOrphans(ctx context.Context, in *askReconcileInput) (*ac
 		return nil, err
 	}
 	var put api.OrphanApproval
-	raw, err := s.readJSON(ctx, &put)
+	raw, err := s.ReadJSON(ctx, &put)
 	if err != nil {
 		return nil, err
 	}
@@ -68,8 +69,8 @@ func (s *server) approveOrphans(ctx context.Context, in *askReconcileInput) (*ac
 	if err != nil {
 		return nil, err
 	}
-	if c := callOf(ctx); c.project != "" && len(req.Instances) > 0 {
-		return nil, c.bound()
+	if c := serve.CallOf(ctx); c.Project != "" && len(req.Instances) > 0 {
+		return nil, c.Bound()
 	}
 	if req.Request, err = s.ask(ctx, in.AskParams, raw, s.limit); err != nil {
 		return nil, err
@@ -111,5 +112,5 @@ func wantedApproval(a api.OrphanApproval) (postgres.OrphanApproval, error) {
 	if len(out.Instances) == 0 {
 		return out, nil
 	}
-	return out, checkNames(len(out.Instances), func(i int) fleet.InstanceName { return out.Instances[i] })
+	return out, serve.CheckNames(len(out.Instances), func(i int) fleet.InstanceName { return out.Instances[i] })
 }

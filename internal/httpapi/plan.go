@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
@@ -19,9 +20,9 @@ type planOutput struct{ Body api.Plan }
 func (s *server) planLimit() int64 { return planShare * (s.limits.MaxBytes + envelopeRoom) }
 
 func (s *server) mountPlan() {
-	op := endpoint(http.MethodPost, "/api/v1/plan", "plan", "Say what an apply of many objects would do, and do nothing")
-	register(s.core, forOperators, op, s.plan)
-	takes[api.PlanRequest](s.core, op)
+	op := serve.Endpoint(http.MethodPost, "/api/v1/plan", "plan", "Say what an apply of many objects would do, and do nothing")
+	serve.Register(s.Server, serve.ForOperators, op, s.plan)
+	serve.Takes[api.PlanRequest](s.Server, op)
 	s.alsoYAML(op)
 	s.mountApply()
 }
@@ -46,7 +47,7 @@ func (s *server) plan(ctx context.Context, in *planInput) (out *planOutput, err 
 type planner struct {
 	s      *server
 	r      *planRequest
-	caller caller
+	caller serve.Caller
 	key    string // the Idempotency-Key of an apply
 
 	declared   map[fleet.ObjectKey]*planned
@@ -66,7 +67,7 @@ type planner struct {
 
 func (s *server) planFor(ctx context.Context, r *planRequest, key string) (*planner, error) {
 	p := &planner{
-		s: s, r: r, caller: callOf(ctx).caller, key: key, room: planRoom,
+		s: s, r: r, caller: serve.CallOf(ctx).Caller, key: key, room: planRoom,
 		declared: map[fleet.ObjectKey]*planned{}, sites: map[string]fleet.SiteSpec{}, taken: map[string]string{},
 		specs: map[fleet.TemplatePin]fleet.TemplateSpec{}, texts: newTexts(),
 	}
@@ -150,7 +151,7 @@ func (p *planned) view() api.PlanObject {
 		v.Generation, v.ResourceVersion = p.now.Generation, strconv.FormatInt(p.now.ResourceVersion, 10)
 	}
 	if !p.ok() {
-		v.Problem = problemFor(p.problem)
+		v.Problem = serve.ProblemFor(p.problem)
 		return v
 	}
 	v.Action, v.Digest, v.Releases, v.Unreleased = p.action, p.digest, p.releases, p.unreleased

@@ -10,6 +10,7 @@ import (
 
 	split "github.com/holdfast-io/holdfast/internal/documents"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 )
 
 const (
@@ -32,13 +33,13 @@ type ManyParams struct {
 // are one object. The request lies in memory until f returns.
 func (s *server) withMany(ctx context.Context, in ManyParams, f func(r *planRequest, raw []byte) error) error {
 	limit, read := s.planLimit(), s.readPlan
-	media, _, err := mime.ParseMediaType(callOf(ctx).request.Header.Get("Content-Type"))
+	media, _, err := mime.ParseMediaType(serve.CallOf(ctx).Request.Header.Get("Content-Type"))
 	isYAML := err == nil && media == mediaYAML
 	if isYAML {
 		limit = maxYAML
 		read = func(raw []byte) (*planRequest, error) { return s.readYAML(ctx, raw, in) }
 	}
-	return inParts(s.withBody(ctx, limit, func(raw []byte) error {
+	return inParts(s.WithBody(ctx, limit, func(raw []byte) error {
 		if !isYAML && (in.ApplySet != "" || in.Prune || in.Reason != "") {
 			return fleet.Errorf(fleet.Invalid, "with JSON, give applySet, prune and reason in the body").At("applySet")
 		}
@@ -96,7 +97,7 @@ func fromYAML(raw []byte, limit int64) ([]byte, error) {
 		}
 		out.Write(d.Data)
 		if int64(out.Len()) > limit {
-			return nil, bodyTooLarge(limit)
+			return nil, serve.BodyTooLarge(limit)
 		}
 	}
 	out.WriteString(`]}`)
@@ -105,7 +106,7 @@ func fromYAML(raw []byte, limit int64) ([]byte, error) {
 
 // alsoYAML adds YAML to the document of an operation.
 func (s *server) alsoYAML(op huma.Operation) {
-	content := s.document().Paths[op.Path].Post.RequestBody.Content
+	content := s.Document().Paths[op.Path].Post.RequestBody.Content
 	content[mediaYAML] = &huma.MediaType{Schema: &huma.Schema{
 		Type: huma.TypeString, Description: "a stream of documents, each a Manifest; the rest of the request goes as query values",
 	}}

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/compose"
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
@@ -52,7 +53,7 @@ func (p *planner) decideOne(ctx context.Context, o *planned) error {
 	}
 	o.refuse(err)
 	if o.ok() && o.action != api.PlanUnchanged && !o.seen {
-		o.refuse(p.caller.may(part.writers))
+		o.refuse(p.caller.May(part.writers))
 	}
 	return nil
 }
@@ -69,8 +70,8 @@ func (p *planner) stand(o *planned) error {
 		o.lookAt(now)
 	}
 	if o.key.Kind != fleet.KindProject {
-		if !p.caller.sees(o.project) {
-			return fleet.Errorf(fleet.Denied, "the token is restricted to project %s", p.caller.project).At("/project")
+		if !p.caller.Sees(o.project) {
+			return fleet.Errorf(fleet.Denied, "the token is restricted to project %s", p.caller.Project).At("/project")
 		}
 		if o.project != fleet.DefaultProject {
 			if _, err := p.refer(projectKey(o.project), "/project"); err != nil {
@@ -78,7 +79,7 @@ func (p *planner) stand(o *planned) error {
 			}
 		}
 	}
-	return decide.PlanAllowed(o.before, o.wanted(), p.caller.sees)
+	return decide.PlanAllowed(o.before, o.wanted(), p.caller.Sees)
 }
 
 // settle compares what would be written with what stands.
@@ -169,9 +170,9 @@ func (p *planner) decideTemplate(_ context.Context, o *planned) error {
 
 func (p *planner) usesTemplate(name string) bool {
 	if in := p.declared[templateKey(name)]; in != nil {
-		return p.caller.uses(in.project)
+		return p.caller.Uses(in.project)
 	}
-	return p.caller.uses(p.known[templateKey(name)].Project)
+	return p.caller.Uses(p.known[templateKey(name)].Project)
 }
 
 // generationOf is the generation that a template has once those of the request are written.
@@ -242,7 +243,7 @@ func (p *planner) pin(ctx context.Context, o *planned) error {
 		o.spec.TemplateGeneration = p.generationOf(o.put.Template)
 	}
 	_, _, err := p.templateSpec(ctx, fleet.TemplatePin{Name: o.spec.Template, Generation: o.spec.TemplateGeneration})
-	return below("/spec", err)
+	return serve.Below("/spec", err)
 }
 
 func (p *planner) sizeOf(o *planned) (int64, error) {
@@ -269,7 +270,7 @@ func (p *planner) prune(ctx context.Context) error {
 	}
 	gone := map[fleet.ObjectKind][]*planned{}
 	for _, o := range set {
-		if p.declared[o.ObjectKey] != nil || !p.caller.sees(o.Project) {
+		if p.declared[o.ObjectKey] != nil || !p.caller.Sees(o.Project) {
 			continue
 		}
 		d := &planned{key: o.ObjectKey, project: o.Project, action: api.PlanDelete, now: &postgres.Standing{Object: o}}
@@ -277,7 +278,7 @@ func (p *planner) prune(ctx context.Context) error {
 			p.wouldPrune = append(p.wouldPrune, d.planKey())
 			continue
 		}
-		d.refuse(p.caller.may(p.s.kinds[o.Kind].writers))
+		d.refuse(p.caller.May(p.s.kinds[o.Kind].writers))
 		gone[o.Kind] = append(gone[o.Kind], d)
 	}
 	for _, kind := range slices.Backward(p.s.declared) {

@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/declare"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
@@ -19,10 +20,10 @@ type plannedDeployment struct {
 
 func (p *planned) readDeployment(spec []byte) error {
 	if int64(len(spec)) > maxDeployment {
-		return bodyTooLarge(maxDeployment)
+		return serve.BodyTooLarge(maxDeployment)
 	}
 	var put api.DeploymentPut
-	if err := decode(spec, &put); err != nil {
+	if err := serve.Decode(spec, &put); err != nil {
 		return err
 	}
 	if err := besideSpec(put.Project, put.Labels); err != nil {
@@ -78,7 +79,7 @@ const viewedAtOnce = 1000
 func (p *planner) decideDeployment(_ context.Context, o *planned) error {
 	err := o.deployment.made.Spec.Placement.Each(func(key fleet.ObjectKey, field string) error {
 		ref, err := p.refer(key, "/spec"+field)
-		if err == nil && !p.caller.uses(ref.project) {
+		if err == nil && !p.caller.Uses(ref.project) {
 			err = fleet.NoPlace(key, "/spec"+field)
 		}
 		if err == nil && !o.project.Uses(ref.project) {

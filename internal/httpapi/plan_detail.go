@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/compose"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
@@ -190,7 +191,7 @@ func (p *planner) refuseOrFail(o *planned, err error) error {
 		return err
 	}
 	if err != nil {
-		o.refuse(below("/spec", err))
+		o.refuse(serve.Below("/spec", err))
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/declare"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
@@ -54,7 +55,7 @@ func (p *planner) decideFleet(ctx context.Context, o *planned) error {
 		}
 		pin := fleet.TemplatePin{Name: change.Template, Generation: change.TemplateGeneration}
 		if _, _, err := p.templateSpec(ctx, pin); err != nil {
-			return below("/spec/change", err)
+			return serve.Below("/spec/change", err)
 		}
 	}
 	return o.settle(o.fleet.spec)
@@ -66,7 +67,7 @@ func (a *applying) putFleetOf(ctx context.Context, o *planned, w postgres.Write)
 		p.Reason = a.r.head.Reason
 	}
 	if err := a.fillPatch(ctx, &p, o.fleet.patch); err != nil {
-		return nil, below("/spec", err)
+		return nil, serve.Below("/spec", err)
 	}
 	started, err := a.store.PutFleet(ctx, p)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 )
 
 const fleetManifest = `{"kind":"Fleet","name":"speed-up","spec":{"change":{"template":"press","patch":{"b":1.0}},"errorThreshold":5}}`
@@ -86,6 +87,6 @@ func TestPlanOfFleetChanges(t *testing.T) {
 	t.Run("is for operators", func(t *testing.T) {
 		order := fleet.DeclaredKinds()
 		require.Equal(t, fleet.KindFleet, order[len(order)-1].Kind)
-		require.Equal(t, forOperators, kindParts()[fleet.KindFleet].writers)
+		require.Equal(t, serve.ForOperators, kindParts()[fleet.KindFleet].writers)
 	})
 }

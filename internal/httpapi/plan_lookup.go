@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/compose"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
@@ -40,7 +41,7 @@ func (p *planner) hash(ctx context.Context) error {
 				if err := p.s.hashDocuments(ctx, o); fleet.KindOf(err) == fleet.Unavailable {
 					return err // no time for this, and nothing wrong with the object
 				} else if err != nil {
-					o.refuse(below("/spec", err))
+					o.refuse(serve.Below("/spec", err))
 				}
 			}
 			return ctx.Err()
@@ -110,7 +111,7 @@ func (p *planner) lookUp(ctx context.Context) error {
 	w := wanted{map[fleet.ObjectKey]bool{}, map[string]bool{}, map[string]bool{}, map[postgres.BodyOf]bool{}}
 	for _, o := range p.r.objects {
 		if o.ok() {
-			o.project = cmp.Or(o.project, p.caller.project, fleet.DefaultProject)
+			o.project = cmp.Or(o.project, p.caller.Project, fleet.DefaultProject)
 			w.add(o)
 		}
 	}
@@ -155,7 +156,7 @@ func (p *planner) lookForSeen(ctx context.Context) error {
 	for i, o := range p.r.objects {
 		keys[i] = partKey(p.key, o.key)
 	}
-	seen, err := p.s.store.SeenKeys(ctx, p.caller.actor, keys)
+	seen, err := p.s.store.SeenKeys(ctx, p.caller.Actor, keys)
 	for i, o := range p.r.objects {
 		o.seen = seen[keys[i]]
 	}
@@ -182,7 +183,7 @@ func (p *planner) refer(key fleet.ObjectKey, field string) (reference, error) {
 		return reference{in, in.project}, nil
 	}
 	now, found := p.known[key]
-	if !found || now.DeletingSince != nil || !p.caller.uses(now.Project) {
+	if !found || now.DeletingSince != nil || !p.caller.Uses(now.Project) {
 		return reference{}, fleet.Errorf(fleet.NotFound, "%s %s not found", key.Kind, key.Name).At(field).
 			WithHint("declare it first, or in the same request")
 	}
@@ -195,7 +196,7 @@ func (p *planner) siteOf(name string) (fleet.SiteSpec, error) {
 	switch {
 	case err != nil:
 		return fleet.SiteSpec{}, err
-	case ref.in != nil && !p.caller.uses(ref.project):
+	case ref.in != nil && !p.caller.Uses(ref.project):
 		return fleet.SiteSpec{}, fleet.Errorf(fleet.NotFound, "site %s not found", name).At("/site")
 	case ref.in != nil:
 		return ref.in.site(), nil

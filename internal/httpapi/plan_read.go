@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/declare"
 	"github.com/holdfast-io/holdfast/internal/definition"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
@@ -101,13 +102,13 @@ type planRequest struct {
 func (s *server) readPlan(raw []byte) (*planRequest, error) {
 	var objects, plan []byte
 	r := &planRequest{kinds: s.kinds, definitions: s.definitions}
-	if err := envelope(raw, map[string]*[]byte{"objects": &objects, "plan": &plan}, &r.head); err != nil {
+	if err := serve.Envelope(raw, map[string]*[]byte{"objects": &objects, "plan": &plan}, &r.head); err != nil {
 		return nil, err
 	}
 	if plan != nil {
 		r.plan = &api.Plan{}
-		if err := decode(plan, r.plan); err != nil {
-			return nil, below("/plan", err)
+		if err := serve.Decode(plan, r.plan); err != nil {
+			return nil, serve.Below("/plan", err)
 		}
 	}
 	err := r.split(objects)
@@ -138,12 +139,12 @@ func (r *planRequest) split(objects []byte) error {
 		return fleet.Errorf(fleet.Invalid, "invalid objects: must be an array").At("/objects")
 	}
 	if _, err := tokens.ReadToken(); err != nil {
-		return refuseJSON(objects, err)
+		return serve.RefuseJSON(objects, err)
 	}
 	for tokens.PeekKind() != jsontext.KindEndArray {
 		v, err := tokens.ReadValue()
 		if err != nil {
-			return refuseJSON(objects, err)
+			return serve.RefuseJSON(objects, err)
 		}
 		if len(r.objects) == maxPlanned {
 			return fleet.Errorf(fleet.TooLarge, "too many objects; the limit is %d", maxPlanned).At("/objects").WithHint("send them in parts")
@@ -166,7 +167,7 @@ func (p *planned) read(raw []byte) error {
 		Labels  map[string]string `json:"labels"`
 	}
 	var spec []byte
-	err := envelope(raw, map[string]*[]byte{"spec": &spec}, &m)
+	err := serve.Envelope(raw, map[string]*[]byte{"spec": &spec}, &m)
 	row := fleet.ObjectKind(strings.ToLower(m.Kind)).Declared()
 	p.key = row.NewKey(m.Site, m.Name)
 	p.project, p.labels = fleet.ProjectName(m.Project), m.Labels
@@ -202,12 +203,12 @@ func (p *planned) read(raw []byte) error {
 			return err
 		}
 	}
-	return below("/spec", part.read(p, spec))
+	return serve.Below("/spec", part.read(p, spec))
 }
 
 func (p *planned) readProject(spec []byte) error {
 	p.project, p.plain = fleet.ProjectName(p.key.Name), fleet.ProjectSpec{}
-	return decode(spec, &struct{}{})
+	return serve.Decode(spec, &struct{}{})
 }
 
 // site is the spec of a site, empty of another kind.
@@ -226,7 +227,7 @@ func besideSpec(project string, labels map[string]string) error {
 
 func (p *planned) readTemplate(spec []byte) error {
 	var put api.TemplatePut
-	if err := envelope(spec, map[string]*[]byte{"base": &p.base}, &put); err != nil {
+	if err := serve.Envelope(spec, map[string]*[]byte{"base": &p.base}, &put); err != nil {
 		return err
 	}
 	if err := besideSpec(put.Project, put.Labels); err != nil {
@@ -242,7 +243,7 @@ func (p *planned) readTemplate(spec []byte) error {
 }
 
 func (p *planned) readInstance(spec []byte) error {
-	if err := envelope(spec, map[string]*[]byte{"config": &p.doc.config, "overrides": &p.doc.overrides}, &p.put); err != nil {
+	if err := serve.Envelope(spec, map[string]*[]byte{"config": &p.doc.config, "overrides": &p.doc.overrides}, &p.put); err != nil {
 		return err
 	}
 	if err := besideSpec(p.put.Project, p.put.Labels); err != nil {

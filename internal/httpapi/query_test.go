@@ -26,7 +26,7 @@ type documented struct {
 func (r *region) documented() []documented {
 	fill := strings.NewReplacer("{id}", strings.Repeat("0", 32), "{site}", "plant-1", "nodes/{name}", "nodes/plant-1-a")
 	var all []documented
-	paths := r.server.document().Paths
+	paths := r.server.Document().Paths
 	for _, path := range slices.Sorted(maps.Keys(paths)) {
 		item := paths[path]
 		for _, op := range []*huma.Operation{item.Get, item.Head, item.Put, item.Post, item.Patch, item.Delete} {

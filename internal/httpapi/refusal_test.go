@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/compose"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 )
 
 const press7Path = "/api/v1/sites/plant-1/instances/press-7"
@@ -102,7 +103,7 @@ func TestRefusals(t *testing.T) {
 			a := r.call(r.admin, c.method, c.path, c.body)
 			p := a.problem(t)
 			require.Equal(t, api.ProblemPrefix+string(c.kind), p.Type, string(a.body))
-			require.Equal(t, problemFor(fleet.Errorf(c.kind, "what")).Status, a.status)
+			require.Equal(t, serve.ProblemFor(fleet.Errorf(c.kind, "what")).Status, a.status)
 			require.Equal(t, c.field, p.Field, string(a.body))
 			require.NotEmpty(t, p.Detail)
 			require.Equal(t, before, r.rows(), "something was stored or started")

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
@@ -25,7 +26,7 @@ func (s *server) rotateKey(ctx context.Context, in *revokeNodeInput) (*rotateKey
 	if err := s.store.AskRotation(ctx, n.Name); err != nil {
 		return nil, err
 	}
-	s.log.Info("node key rotation requested", "node", n.Name, "by", callOf(ctx).actor)
+	s.Log.Info("node key rotation requested", "node", n.Name, "by", serve.CallOf(ctx).Actor)
 	n, site, err = s.visibleNode(ctx, in.Name)
 	return &rotateKeyOutput{Status: http.StatusAccepted, Body: nodeView(n, site.holder)}, err
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 )
 
 // secretsOf collects what is marked in the config of a revision: by the spec that it was
@@ -66,17 +67,17 @@ func (s *server) serveRedacted(w http.ResponseWriter, r *http.Request, c fleet.C
 		return err
 	}
 	view := newRedacted(body, body.Size(), hidden)
-	describe(w.Header(), fleet.Content{Kind: c.Kind, Size: view.size})
+	serve.Describe(w.Header(), fleet.Content{Kind: c.Kind, Size: view.size})
 	w.Header().Set("Holdfast-Redacted", strconv.Itoa(len(hidden)))
-	w.Header().Set("ETag", quoted(view.tag(c.Hash)))
-	http.ServeContent(s.rolling(w, func(int) {}), r, "", time.Time{}, view)
+	w.Header().Set("ETag", serve.Quoted(view.tag(c.Hash)))
+	http.ServeContent(s.Rolling(w, func(int) {}), r, "", time.Time{}, view)
 	return nil
 }
 
 // shown is how an object reads for the caller of a request.
 func shown(ctx context.Context, o fleet.Object) api.Object {
 	view := viewOf(o)
-	if callOf(ctx).hides() {
+	if serve.CallOf(ctx).Hides() {
 		view.Spec = RedactSpec(view.Spec)
 	}
 	return view

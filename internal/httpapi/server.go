@@ -17,6 +17,8 @@ import (
 	"github.com/holdfast-io/holdfast/internal/compose"
 	"github.com/holdfast-io/holdfast/internal/definition"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/machines"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
@@ -86,7 +88,7 @@ const (
 
 // server is the API at work.
 type server struct {
-	*core
+	*serve.Server
 	store       Store
 	waker       Waker
 	executor    Executor
@@ -103,11 +105,11 @@ type server struct {
 	streaming   prometheus.Gauge
 	streams     *vigil
 	waits       *vigil
-	uploading   *reading
+	uploading   *serve.Memory
 	idlePoll    time.Duration // of an event stream
 	keepAlive   time.Duration
 	stopping    <-chan struct{}
-	machines    *machines
+	machines    *machines.Calls
 }
 
 // New builds the handler of the whole API.
@@ -145,27 +147,27 @@ func newServer(d Deps) (*server, error) {
 	if d.Metrics == nil {
 		d.Metrics = prometheus.NewRegistry()
 	}
-	c, err := newCore(coreDeps{
+	c, err := serve.New(serve.Deps{
 		Now: d.Now, Log: d.Log, Refused: d.Refused, Tokens: d.Store, Metrics: d.Metrics, Largest: d.Limits.MaxBytes + envelopeRoom,
 	})
 	if err != nil {
 		return nil, err
 	}
 	s := &server{
-		core: c, store: d.Store, waker: d.Waker, executor: d.Executor,
+		Server: c, store: d.Store, waker: d.Waker, executor: d.Executor,
 		declared: fleet.DeclaredKinds(), kinds: kindParts(), definitions: d.Definitions, flatten: d.Flatten, limits: d.Limits,
 		links: links{web: d.WebURL, namespace: d.TemporalNamespace}, limit: d.OperationLimit, failover: cmp.Or(d.FailoverLimit, d.OperationLimit),
 		ends: d.OperationEnds, ready: d.Ready, streaming: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "holdfast_event_streams", Help: "Event streams that are open.",
 		}),
 		streams: newVigil(d.Store, "event streams", maxEventStreams), waits: newVigil(d.Store, "waits", maxWaits),
-		uploading: newReading(maxUploads*postgres.ChunkSize, uploadShare*postgres.ChunkSize, c.stall),
+		uploading: serve.NewMemory(maxUploads*postgres.ChunkSize, uploadShare*postgres.ChunkSize, c.Stall),
 		idlePoll:  250 * time.Millisecond, keepAlive: 15 * time.Second, stopping: d.Stopping,
 	}
-	if err := s.measure(s.streaming); err != nil {
+	if err := s.Measure(s.streaming); err != nil {
 		return nil, err
 	}
-	s.machines, err = newMachines(c, machineDeps{Store: d.Store, Wake: s.wake, NodeStarted: d.NodeStarted, PendingTTL: d.PendingTTL})
+	s.machines, err = machines.New(c, machines.Deps{Store: d.Store, Wake: s.wake, NodeStarted: d.NodeStarted, PendingTTL: d.PendingTTL})
 	if err != nil {
 		return nil, err
 	}
@@ -177,9 +179,9 @@ func newServer(d Deps) (*server, error) {
 
 func (s *server) routes(region string) (http.Handler, error) {
 	root := chi.NewRouter()
-	s.mount(root, openAPI(region))
-	root.Get("/healthz", open(s.healthz))
-	root.Get("/readyz", open(s.readyz))
+	s.Mount(root, openAPI(region))
+	root.Get("/healthz", serve.Open(s.healthz))
+	root.Get("/readyz", serve.Open(s.readyz))
 
 	s.mountObjects()
 	s.mountPlan()
@@ -195,13 +197,13 @@ func (s *server) routes(region string) (http.Handler, error) {
 	s.mountTokens()
 	s.mountArtifacts()
 	s.mountEvents()
-	s.machines.mountCalls(root)
+	s.machines.Mount(root)
 
-	document, err := json.Marshal(s.document())
+	document, err := json.Marshal(s.Document())
 	if err != nil {
 		return nil, fmt.Errorf("write the OpenAPI document: %w", err)
 	}
-	root.Get("/openapi.json", open(func(w http.ResponseWriter, _ *http.Request) {
+	root.Get("/openapi.json", serve.Open(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/openapi+json")
 		_, _ = w.Write(document) // the client is gone when this fails
 	}))
@@ -233,7 +235,7 @@ func (s *server) wake(ctx context.Context, subject string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeLimit)
 	defer cancel()
 	if err := s.waker.Wake(ctx, subject); err != nil {
-		s.log.Warn("wake failed; the outbox repeats it", "subject", subject, "err", err)
+		s.Log.Warn("wake failed; the outbox repeats it", "subject", subject, "err", err)
 	}
 }
 

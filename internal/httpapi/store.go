@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/machines"
 	// Only the plain data types that stores give and take; no handler sees the adapter.
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
 // Store is all that the handlers need of the region's truth. Errors are *fleet.Error.
 type Store interface {
-	machineStore
+	machines.Store
 	objectStore
 	instanceStore
 	operationStore

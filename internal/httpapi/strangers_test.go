@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/strangers"
 )
 
@@ -72,17 +73,17 @@ func TestStrangers(t *testing.T) {
 		r := setup(t)
 		a := closed(t, r.half(http.MethodPost, "/api/internal/nodes/enrol", "", 4<<10+1))
 		require.Equal(t, http.StatusRequestEntityTooLarge, a.StatusCode)
-		r.server.machines.enrolling = strangers.NewLimit(2, 100*time.Millisecond)
+		r.server.machines.Enrolling = strangers.NewLimit(2, 100*time.Millisecond)
 		a = closed(t, r.half(http.MethodPost, "/api/internal/nodes/enrol", "", 100))
 		require.Equal(t, http.StatusServiceUnavailable, a.StatusCode)
 	})
 	t.Run("of too many enrolments the first goes", func(t *testing.T) {
 		t.Parallel()
 		r := setup(t)
-		r.server.machines.enrolling = strangers.NewLimit(2, time.Hour)
+		r.server.machines.Enrolling = strangers.NewLimit(2, time.Hour)
 		first := r.half(http.MethodPost, "/api/internal/nodes/enrol", "", 100)
 		for n := 1; n < 3; n++ {
-			require.Eventually(t, func() bool { here, _, _ := r.server.machines.enrolling.Counts(); return here == n }, soon, time.Millisecond)
+			require.Eventually(t, func() bool { here, _, _ := r.server.machines.Enrolling.Counts(); return here == n }, soon, time.Millisecond)
 			r.half(http.MethodPost, "/api/internal/nodes/enrol", "", 100)
 		}
 		require.Equal(t, http.StatusServiceUnavailable, closed(t, first).StatusCode)
@@ -144,7 +145,7 @@ func TestReading(t *testing.T) {
 		t.Parallel()
 		r := setup(t)
 		r.site()
-		r.server.memory = newReading(4<<20, 2<<20, time.Hour)
+		r.server.Memory = serve.NewMemory(4<<20, 2<<20, time.Hour)
 		for range 8 {
 			r.half(http.MethodPut, press7Path, r.operator, 60<<20)
 		}
@@ -156,7 +157,7 @@ func TestReading(t *testing.T) {
 		t.Parallel()
 		r := setup(t)
 		r.site()
-		r.server.stall = 100 * time.Millisecond
+		r.server.Stall = 100 * time.Millisecond
 		conn := r.half(http.MethodPut, press7Path, r.operator, 1<<20)
 		require.Equal(t, http.StatusBadRequest, trickles(t, conn)) // a byte in time for each read, and still too few
 	})

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
@@ -17,14 +18,14 @@ type MutationParams struct {
 
 // write makes the store's write of a mutation.
 func (s *server) write(ctx context.Context, key fleet.ObjectKey, m MutationParams, body []byte) (postgres.Write, error) {
-	c := callOf(ctx)
-	w := postgres.Write{Key: key, Request: postgres.Request{Project: c.project, Actor: c.actor, Limit: s.limit, DryRun: m.DryRun}}
+	c := serve.CallOf(ctx)
+	w := postgres.Write{Key: key, Request: postgres.Request{Project: c.Project, Actor: c.Actor, Limit: s.limit, DryRun: m.DryRun}}
 	var err error
 	if w.IfMatch, err = ifMatch(m.IfMatch); err != nil {
 		return w, err
 	}
 	if m.IdempotencyKey != "" {
-		w.Idempotency = postgres.Idempotency{Key: m.IdempotencyKey, Hash: requestHash(c.request, body)}
+		w.Idempotency = postgres.Idempotency{Key: m.IdempotencyKey, Hash: serve.RequestHash(c.Request, body)}
 	}
 	return w, nil
 }
@@ -53,24 +54,24 @@ func etagOf(o *fleet.Object) string {
 	if o == nil {
 		return ""
 	}
-	return quoted(strconv.FormatInt(o.ResourceVersion, 10))
+	return serve.Quoted(strconv.FormatInt(o.ResourceVersion, 10))
 }
 
 // projectOf is the project that an object is written in.
 func (s *server) projectOf(ctx context.Context, declared string) (fleet.ProjectName, error) {
-	c := callOf(ctx)
+	c := serve.CallOf(ctx)
 	project := fleet.ProjectName(declared)
 	if project == "" {
-		project = c.project
+		project = c.Project
 	}
-	if project == "" || project == fleet.DefaultProject && c.project == "" {
+	if project == "" || project == fleet.DefaultProject && c.Project == "" {
 		return fleet.DefaultProject, nil
 	}
 	if err := fleet.ValidateName("/project", string(project)); err != nil {
 		return "", err
 	}
-	if !c.sees(project) {
-		return "", fleet.Errorf(fleet.Denied, "the token is restricted to project %s", c.project).At("/project")
+	if !c.Sees(project) {
+		return "", fleet.Errorf(fleet.Denied, "the token is restricted to project %s", c.Project).At("/project")
 	}
 	_, err := s.store.GetObject(ctx, fleet.ObjectKey{Kind: fleet.KindProject, Name: string(project)})
 	if fleet.KindOf(err) == fleet.NotFound {

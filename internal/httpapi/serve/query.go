@@ -1,4 +1,4 @@
-package httpapi
+package serve
 
 import (
 	"encoding/base64"
@@ -27,12 +27,13 @@ var formats = map[string]struct {
 	"name":     {func(v string) bool { return fleet.ValidateName("", v) == nil }, "1 to 63 of a-z, 0-9 and '-', a letter or digit first and last"},
 	"replica":  {fleet.ValidReplicaID, "the id of a replica, 12 hex digits"},
 	"sha256":   {func(v string) bool { return fleet.ValidateHash("", fleet.Hash(v)) == nil }, "a SHA-256 in 64 lower-case hex digits"},
-	"cursor":   {isCursor, wantCursor},
+	"cursor":   {isCursor, WantCursor},
 	"event-id": {isEventID, "the id of an event, as it was sent"},
 	"wait":     {isWait, "a duration from 0s to " + strconv.Itoa(int(maxWait.Seconds())) + "s"},
 }
 
-const wantCursor = `"next" of the page before`
+// WantCursor says what a cursor is.
+const WantCursor = `"next" of the page before`
 
 func isCursor(v string) bool {
 	_, err := base64.RawURLEncoding.DecodeString(v)
@@ -45,15 +46,15 @@ func isEventID(v string) bool {
 }
 
 func isWait(v string) bool {
-	_, ok := waitOf(v)
+	_, ok := WaitOf(v)
 	return ok
 }
 
 // checkQuery is the middleware of one huma operation that judges its query before huma reads it.
-func (s *core) checkQuery(ctx huma.Context, next func(huma.Context)) {
+func (s *Server) checkQuery(ctx huma.Context, next func(huma.Context)) {
 	if err := checkQuery(ctx.Operation(), ctx.URL()); err != nil {
 		r, w := humachi.Unwrap(ctx)
-		s.refuse(w, r, err)
+		s.Refuse(w, r, err)
 		return
 	}
 	next(ctx)
@@ -171,8 +172,8 @@ func wordsOf(enum []any) []string {
 
 const maxWait = time.Minute
 
-// waitOf reads how long to wait; an empty text is not at all.
-func waitOf(text string) (wait time.Duration, ok bool) {
+// WaitOf reads how long to wait; an empty text is not at all.
+func WaitOf(text string) (wait time.Duration, ok bool) {
 	if text == "" {
 		return 0, true
 	}

@@ -1,4 +1,4 @@
-package httpapi
+package machines
 
 import (
 	"testing"

@@ -1,4 +1,4 @@
-package httpapi
+package serve
 
 import (
 	"container/list"
@@ -9,11 +9,11 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// reading bounds the memory that bodies take while they are read and worked on. What a body takes is
+// Memory bounds the memory that bodies take while they are read and worked on. What a body takes is
 // reserved as its bytes arrive, so that one that is only announced takes nothing from others, and no
 // caller has more than its share. When there is no room, bodies wait where they are; the one that
 // began first never waits, so that there is always one that ends.
-type reading struct {
+type Memory struct {
 	total, share int64
 	patience     time.Duration
 
@@ -24,22 +24,25 @@ type reading struct {
 	freed  chan struct{} // closed when something was given back
 }
 
-func newReading(total, share int64, patience time.Duration) *reading {
-	return &reading{total: total, share: share, patience: patience, by: map[string]int64{}, freed: make(chan struct{})}
+// NewMemory has so many bytes for all bodies, and a share of them for each caller. A body waits for its part as
+// long as patience.
+func NewMemory(total, share int64, patience time.Duration) *Memory {
+	return &Memory{total: total, share: share, patience: patience, by: map[string]int64{}, freed: make(chan struct{})}
 }
 
-// held is what one body has reserved.
-type held struct {
-	of    *reading
+// Held is what one body has reserved.
+type Held struct {
+	of    *Memory
 	who   string
 	bytes int64
 	place *list.Element
 }
 
-func (m *reading) begin(who string) *held { return &held{of: m, who: who} }
+// Begin is a body of a caller, which has reserved nothing yet.
+func (m *Memory) Begin(who string) *Held { return &Held{of: m, who: who} }
 
-// grow reserves more, and waits for it if it must.
-func (h *held) grow(ctx context.Context, bytes int64) error {
+// Grow reserves more, and waits for it if it must.
+func (h *Held) Grow(ctx context.Context, bytes int64) error {
 	over := time.NewTimer(h.of.patience)
 	defer over.Stop()
 	for {
@@ -58,7 +61,7 @@ func (h *held) grow(ctx context.Context, bytes int64) error {
 	}
 }
 
-func (h *held) take(bytes int64) (freed <-chan struct{}, granted bool) {
+func (h *Held) take(bytes int64) (freed <-chan struct{}, granted bool) {
 	m := h.of
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -75,8 +78,8 @@ func (h *held) take(bytes int64) (freed <-chan struct{}, granted bool) {
 	return nil, true
 }
 
-// end gives all of it back.
-func (h *held) end() {
+// End gives all of it back.
+func (h *Held) End() {
 	m := h.of
 	m.mu.Lock()
 	defer m.mu.Unlock()

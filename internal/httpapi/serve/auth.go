@@ -1,4 +1,4 @@
-package httpapi
+package serve
 
 import (
 	"context"
@@ -29,37 +29,39 @@ const (
 // roleNames are the words of the contract.
 var roleNames = map[string]role{"viewer": roleViewer, "operator": roleOperator, "admin": roleAdmin}
 
-// isRole says whether a token of these words may call the API.
-func isRole(name string) bool { return roleNames[name] != roleNone }
+// IsRole says whether a token of these words may call the API.
+func IsRole(name string) bool { return roleNames[name] != roleNone }
 
-// access says who may call an endpoint. What concerns the whole region is closed to tokens
+// Access says who may call an endpoint. What concerns the whole region is closed to tokens
 // of one project, whatever their role.
-type access struct {
+type Access struct {
 	least  role
 	region bool
 }
 
+// Who may call an endpoint: whoever has at least this role.
 var (
-	forViewers   = access{least: roleViewer}
-	forOperators = access{least: roleOperator}
-	forAdmins    = access{least: roleAdmin, region: true}
-	// forAdminsOfAny also lets administrators of one project in, to what is theirs.
-	forAdminsOfAny = access{least: roleAdmin}
-	// What providers are concerned with is the region's, of no project.
-	forRegionViewers   = access{least: roleViewer, region: true}
-	forRegionOperators = access{least: roleOperator, region: true}
+	ForViewers   = Access{least: roleViewer}
+	ForOperators = Access{least: roleOperator}
+	ForAdmins    = Access{least: roleAdmin, region: true}
+	// ForAdminsOfAny also lets administrators of one project in, to what is theirs.
+	ForAdminsOfAny = Access{least: roleAdmin}
+	// ForRegionViewers and ForRegionOperators are for what is the region's, of no project.
+	ForRegionViewers   = Access{least: roleViewer, region: true}
+	ForRegionOperators = Access{least: roleOperator, region: true}
 )
 
-// caller is who sent a request.
-type caller struct {
-	actor    string // as events and operations name it; no two tokens share one
+// Caller is who sent a request.
+type Caller struct {
+	Actor    string // as events and operations name it; no two tokens share one
 	identity string // as refusals name it
 	role     role
-	project  fleet.ProjectName // "" is every project
-	hash     [32]byte          // of the token
+	Project  fleet.ProjectName // "" is every project
+	Hash     [32]byte          // of the token
 }
 
-func (c caller) may(a access) error {
+// May refuses a caller that an endpoint is not for.
+func (c Caller) May(a Access) error {
 	if c.role < a.least {
 		for name, r := range roleNames {
 			if r == a.least {
@@ -67,83 +69,83 @@ func (c caller) may(a access) error {
 			}
 		}
 	}
-	if a.region && c.project != "" {
-		return c.bound()
+	if a.region && c.Project != "" {
+		return c.Bound()
 	}
 	return nil
 }
 
-// bound refuses what a token of one project does not reach.
-func (c caller) bound() error {
-	return fleet.Errorf(fleet.Denied, "this token is bound to project %s", c.project).
+// Bound refuses what a token of one project does not reach.
+func (c Caller) Bound() error {
+	return fleet.Errorf(fleet.Denied, "this token is bound to project %s", c.Project).
 		WithHint("this affects the whole region: use a token without a project")
 }
 
-// sees says whether objects of a project exist for this caller.
-func (c caller) sees(project fleet.ProjectName) bool { return c.project == "" || c.project == project }
+// Sees says whether objects of a project exist for this caller.
+func (c Caller) Sees(project fleet.ProjectName) bool { return c.Project == "" || c.Project == project }
 
-// uses says whether the caller's objects may refer to one of a project: what is in the
+// Uses says whether the caller's objects may refer to one of a project: what is in the
 // default project is shared.
-func (c caller) uses(project fleet.ProjectName) bool {
-	return c.project == "" || c.project.Uses(project)
+func (c Caller) Uses(project fleet.ProjectName) bool {
+	return c.Project == "" || c.Project.Uses(project)
 }
 
-// hides says whether secrets are kept from this caller.
-func (c caller) hides() bool { return c.role < roleOperator }
+// Hides says whether secrets are kept from this caller.
+func (c Caller) Hides() bool { return c.role < roleOperator }
 
-// call is one request with who sent it.
-type call struct {
-	caller
+// Call is one request with who sent it.
+type Call struct {
+	Caller
 	w       http.ResponseWriter
-	request *http.Request
+	Request *http.Request
 	share   string // whose share of the memory its body takes
-	// still is unauthenticated when what let the request in was taken back since; nil for what needs no token.
-	still func(context.Context) error
+	// Still is unauthenticated when what let the request in was taken back since; nil for what needs no token.
+	Still func(context.Context) error
 }
 
 type callKey struct{}
 
-// callOf gives the request that a handler serves; authenticate put it there.
-func callOf(ctx context.Context) *call {
-	c, ok := ctx.Value(callKey{}).(*call)
+// CallOf gives the request that a handler serves; authenticate put it there.
+func CallOf(ctx context.Context) *Call {
+	c, ok := ctx.Value(callKey{}).(*Call)
 	if !ok {
-		return &call{} // may nothing
+		return &Call{} // may nothing
 	}
 	return c
 }
 
-// newCall is a request whose body takes its memory from a share.
-func newCall(w http.ResponseWriter, r *http.Request, share string) *call {
-	c := &call{w: w, share: share}
-	c.request = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
+// NewCall is a request whose body takes its memory from a share.
+func NewCall(w http.ResponseWriter, r *http.Request, share string) *Call {
+	c := &Call{w: w, share: share}
+	c.Request = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
 	return c
 }
 
 // authenticate finds out who calls; what they may is decided per endpoint.
-func (s *core) authenticate(next http.Handler) http.Handler {
+func (s *Server) authenticate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		token, err := bearer(r)
+		token, err := Bearer(r)
 		if err != nil {
-			s.refuse(w, r, err)
+			s.Refuse(w, r, err)
 			return
 		}
 		who, err := s.tokens.find(r.Context(), identity.HashToken(token))
 		if err != nil {
-			s.refuse(w, r, err)
+			s.Refuse(w, r, err)
 			return
 		}
 		strangers.Of(r.Context()).Admit()
-		c := newCall(w, r, string(who.hash[:]))
-		c.caller, c.still = who, func(ctx context.Context) error {
-			_, err := s.tokens.find(ctx, who.hash)
+		c := NewCall(w, r, string(who.Hash[:]))
+		c.Caller, c.Still = who, func(ctx context.Context) error {
+			_, err := s.tokens.find(ctx, who.Hash)
 			return err
 		}
-		next.ServeHTTP(w, c.request)
+		next.ServeHTTP(w, c.Request)
 	})
 }
 
-// bearer reads the token from its header, the only place where one is looked for.
-func bearer(r *http.Request) (string, error) {
+// Bearer reads the token from its header, the only place where one is looked for.
+func Bearer(r *http.Request) (string, error) {
 	scheme, token, found := strings.Cut(r.Header.Get("Authorization"), " ")
 	token = strings.TrimSpace(token)
 	if !found || !strings.EqualFold(scheme, "Bearer") || token == "" {
@@ -153,11 +155,11 @@ func bearer(r *http.Request) (string, error) {
 }
 
 // allow is the middleware of one huma operation.
-func (s *core) allow(a access) func(huma.Context, func(huma.Context)) {
+func (s *Server) allow(a Access) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
-		if err := callOf(ctx.Context()).may(a); err != nil {
+		if err := CallOf(ctx.Context()).May(a); err != nil {
 			r, w := humachi.Unwrap(ctx)
-			s.refuse(w, r, err)
+			s.Refuse(w, r, err)
 			return
 		}
 		next(ctx)
@@ -165,10 +167,10 @@ func (s *core) allow(a access) func(huma.Context, func(huma.Context)) {
 }
 
 // only is allow for a handler outside of the document.
-func (s *core) only(a access, next http.Handler) http.Handler {
+func (s *Server) only(a Access, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := callOf(r.Context()).may(a); err != nil {
-			s.refuse(w, r, err)
+		if err := CallOf(r.Context()).May(a); err != nil {
+			s.Refuse(w, r, err)
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -195,7 +197,7 @@ type tokenCache struct {
 }
 
 type knownToken struct {
-	caller caller
+	caller Caller
 	until  time.Time
 }
 
@@ -203,7 +205,7 @@ func newTokenCache(store tokenReader, now func() time.Time) *tokenCache {
 	return &tokenCache{store: store, now: now, known: map[[32]byte]knownToken{}}
 }
 
-func (t *tokenCache) find(ctx context.Context, hash [32]byte) (caller, error) {
+func (t *tokenCache) find(ctx context.Context, hash [32]byte) (Caller, error) {
 	t.mu.Lock()
 	k, found := t.known[hash]
 	t.mu.Unlock()
@@ -212,10 +214,10 @@ func (t *tokenCache) find(ctx context.Context, hash [32]byte) (caller, error) {
 	}
 	row, err := t.store.APITokenByHash(ctx, hash[:])
 	if err != nil {
-		return caller{}, err
+		return Caller{}, err
 	}
-	k = knownToken{until: t.now().Add(tokenLife), caller: caller{
-		actor: actorOf(row.ID, row.Note), identity: "token:" + row.ID, role: roleNames[row.Role], project: row.Project, hash: hash,
+	k = knownToken{until: t.now().Add(tokenLife), caller: Caller{
+		Actor: actorOf(row.ID, row.Note), identity: "token:" + row.ID, role: roleNames[row.Role], Project: row.Project, Hash: hash,
 	}}
 	if row.ExpiresAt != nil && row.ExpiresAt.Before(k.until) {
 		k.until = *row.ExpiresAt
@@ -229,8 +231,8 @@ func (t *tokenCache) find(ctx context.Context, hash [32]byte) (caller, error) {
 	return k.caller, nil
 }
 
-// forgetTokens makes a revocation felt at once on this server.
-func (s *core) forgetTokens() {
+// ForgetTokens makes a revocation felt at once on this server.
+func (s *Server) ForgetTokens() {
 	s.tokens.mu.Lock()
 	defer s.tokens.mu.Unlock()
 	clear(s.tokens.known)

@@ -1,4 +1,4 @@
-package httpapi
+package machines
 
 import (
 	"io"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/compose"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/identity"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/internal/strangers"
@@ -35,7 +36,7 @@ const (
 
 // fetchable finds what an id stands for and checks the token: a dead id is not_found
 // whatever the token, a live one with another token is unauthenticated (N91).
-func (s *machines) fetchable(r *http.Request) (postgres.FetchContent, error) {
+func (s *Calls) fetchable(r *http.Request) (postgres.FetchContent, error) {
 	id := chi.URLParam(r, "id")
 	dead := fleet.Errorf(fleet.NotFound, "no delivery is open under this id")
 	if !fleet.ValidID(id) {
@@ -55,8 +56,8 @@ func (s *machines) fetchable(r *http.Request) (postgres.FetchContent, error) {
 }
 
 // opens checks the token of a request, and returns the node that it was sealed to.
-func (s *machines) opens(r *http.Request, tokens []postgres.FetchToken) (fleet.NodeName, error) {
-	token, err := bearer(r)
+func (s *Calls) opens(r *http.Request, tokens []postgres.FetchToken) (fleet.NodeName, error) {
+	token, err := serve.Bearer(r)
 	node, matches := whoseToken(token, tokens)
 	if err == nil && !matches {
 		err = fleet.Errorf(fleet.Unauthenticated, "the token is not valid for this delivery")
@@ -80,7 +81,7 @@ func whoseToken(token string, tokens []postgres.FetchToken) (node fleet.NodeName
 }
 
 // fetchConfig gives a node the body of its delivery (N22 to N31).
-func (s *machines) fetchConfig(w http.ResponseWriter, r *http.Request) error {
+func (s *Calls) fetchConfig(w http.ResponseWriter, r *http.Request) error {
 	found, err := s.fetchable(r)
 	if err != nil {
 		return err
@@ -89,12 +90,12 @@ func (s *machines) fetchConfig(w http.ResponseWriter, r *http.Request) error {
 		return fleet.Errorf(fleet.NotFound, "this delivery has no config")
 	}
 	h := w.Header()
-	describe(h, found.Content)
+	serve.Describe(h, found.Content)
 	h.Set("Vary", "Accept-Encoding")
 	coding := codingFor(r, found.Content)
 	sent := s.fetchBytes.WithLabelValues(coding)
-	out := s.rolling(w, func(n int) { sent.Add(float64(n)) })
-	identityTag := quoted(string(found.Content.Hash))
+	out := s.Rolling(w, func(n int) { sent.Add(float64(n)) })
+	identityTag := serve.Quoted(string(found.Content.Hash))
 	if coding == codingIdentity {
 		body, err := s.Store.OpenBody(r.Context(), found.Content.Hash)
 		if err != nil {
@@ -104,7 +105,7 @@ func (s *machines) fetchConfig(w http.ResponseWriter, r *http.Request) error {
 		http.ServeContent(out, r, "", noTime, body)
 		return nil
 	}
-	tag := quoted(string(found.Content.Hash) + "-" + coding)
+	tag := serve.Quoted(string(found.Content.Hash) + "-" + coding)
 	h.Set("ETag", tag)
 	if holds(r.Header.Get("If-None-Match"), tag, identityTag) {
 		h.Del("Content-Type")
@@ -125,9 +126,9 @@ func (s *machines) fetchConfig(w http.ResponseWriter, r *http.Request) error {
 	}
 	if err := compressTo(out, body, coding); err != nil {
 		if r.Context().Err() == nil {
-			s.log.Info("fetch ended early", "deployment", chi.URLParam(r, "id"), "err", err)
+			s.Log.Info("fetch ended early", "deployment", chi.URLParam(r, "id"), "err", err)
 		}
-		abort()
+		serve.Abort()
 	}
 	return nil
 }
@@ -227,7 +228,7 @@ type uncompressed struct{ io.Writer }
 func (uncompressed) Close() error { return nil }
 
 // fetchRun gives a node the run section of its delivery, in the form that its hash is of.
-func (s *machines) fetchRun(w http.ResponseWriter, r *http.Request) error {
+func (s *Calls) fetchRun(w http.ResponseWriter, r *http.Request) error {
 	found, err := s.fetchable(r)
 	if err != nil {
 		return err
@@ -240,8 +241,8 @@ func (s *machines) fetchRun(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	h := w.Header()
-	describe(h, fleet.Content{Kind: fleet.ContentJSON, Size: int64(len(text))})
-	h.Set("ETag", quoted(string(compose.HashOf(text))))
+	serve.Describe(h, fleet.Content{Kind: fleet.ContentJSON, Size: int64(len(text))})
+	h.Set("ETag", serve.Quoted(string(compose.HashOf(text))))
 	h.Set("Content-Length", strconv.Itoa(len(text)))
 	w.WriteHeader(http.StatusOK)
 	if r.Method == http.MethodGet {

@@ -1,4 +1,4 @@
-package httpapi
+package serve
 
 import (
 	"encoding/json"
@@ -35,14 +35,14 @@ var problemStatus = map[fleet.Kind]int{
 	fleet.Internal:         http.StatusInternalServerError,
 }
 
-// problemFor is what a caller may know of an error. Internal details stay here.
-func problemFor(err error) *api.Problem {
+// ProblemFor is what a caller may know of an error. Internal details stay here.
+func ProblemFor(err error) *api.Problem {
 	var p *api.Problem
 	if errors.As(err, &p) {
 		return p
 	}
 	kind := fleet.KindOf(err)
-	p = newProblem(kind, "the region failed to do this")
+	p = NewProblem(kind, "the region failed to do this")
 	var e *fleet.Error
 	if errors.As(err, &e) && kind != fleet.Internal {
 		p.Detail, p.Field, p.Hint = e.Message, e.Field, e.Hint
@@ -53,7 +53,8 @@ func problemFor(err error) *api.Problem {
 	return p
 }
 
-func newProblem(kind fleet.Kind, detail string) *api.Problem {
+// NewProblem is a problem of a kind.
+func NewProblem(kind fleet.Kind, detail string) *api.Problem {
 	status, known := problemStatus[kind]
 	if !known {
 		kind, status = fleet.Internal, http.StatusInternalServerError
@@ -63,8 +64,8 @@ func newProblem(kind fleet.Kind, detail string) *api.Problem {
 	}
 }
 
-// writeProblem answers a request outside of huma.
-func writeProblem(w http.ResponseWriter, p *api.Problem) {
+// WriteProblem answers a request outside of huma.
+func WriteProblem(w http.ResponseWriter, p *api.Problem) {
 	for name, values := range p.GetHeaders() {
 		w.Header()[name] = values
 	}
@@ -74,40 +75,41 @@ func writeProblem(w http.ResponseWriter, p *api.Problem) {
 	_ = json.NewEncoder(w).Encode(p) // the client is gone when this fails
 }
 
-// refuse answers with the problem of an error, and logs the details that the caller does not get.
-func (s *core) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	p := s.problem(r, err)
+// Refuse answers with the problem of an error, and logs the details that the caller does not get.
+func (s *Server) Refuse(w http.ResponseWriter, r *http.Request, err error) {
+	p := s.Problem(r, err)
 	if p.Status == http.StatusUnauthorized {
 		w.Header().Set("Connection", "close")
 	}
-	writeProblem(w, p)
+	WriteProblem(w, p)
 }
 
-func (s *core) problem(r *http.Request, err error) *api.Problem {
-	p := problemFor(err)
+// Problem is what the caller of a request may know of an error; it logs what that leaves out.
+func (s *Server) Problem(r *http.Request, err error) *api.Problem {
+	p := ProblemFor(err)
 	s.audit(r, err)
 	if p.Status >= http.StatusInternalServerError && r.Context().Err() == nil {
-		s.log.Error("request failed", "method", r.Method, "path", r.URL.Path, "err", err)
+		s.Log.Error("request failed", "method", r.Method, "path", r.URL.Path, "err", err)
 	}
 	return p
 }
 
-// doorHTTP is what refusals of the API are written down under.
-const doorHTTP = "http"
+// Door is what refusals of the API are written down under.
+const Door = "http"
 
 // audit records denied requests.
-func (s *core) audit(r *http.Request, err error) {
+func (s *Server) audit(r *http.Request, err error) {
 	kind := fleet.KindOf(err)
 	if kind != fleet.Unauthenticated && kind != fleet.Denied {
 		return
 	}
-	who := callOf(r.Context()).identity
-	if token, err := bearer(r); who == "" && err == nil {
+	who := CallOf(r.Context()).identity
+	if token, err := Bearer(r); who == "" && err == nil {
 		if node := identity.Claimed(token); node != "" {
 			who = "?node:" + string(node)
 		}
 	}
-	s.refused(audit.Refusal{Door: doorHTTP, Identity: who, Reason: string(kind), What: r.Method + " " + r.URL.Path})
+	s.Refused(audit.Refusal{Door: Door, Identity: who, Reason: string(kind), What: r.Method + " " + r.URL.Path})
 }
 
 // init gives huma's own refusals the same form as ours; huma has one setting per process.
@@ -127,7 +129,7 @@ func humaProblem(status int, message string, errs []error) *api.Problem {
 	case status < http.StatusInternalServerError:
 		kind = api.KindOfStatus(status)
 	}
-	p := newProblem(kind, message)
+	p := NewProblem(kind, message)
 	if kind == fleet.Internal {
 		p.Detail = "the region failed to do this"
 		return p

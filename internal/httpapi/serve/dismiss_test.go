@@ -1,4 +1,4 @@
-package httpapi
+package serve
 
 import (
 	"io"
@@ -21,7 +21,7 @@ func TestDismissLeavesTheConnectionAlone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			served := make(chan error, 1)
-			s := &core{now: func() time.Time { return past }} // each deadline has passed when it is set
+			s := &Server{Now: func() time.Time { return past }} // each deadline has passed when it is set
 			on := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				body := &bodyRead{ReadCloser: r.Body}
 				_, err := io.Copy(w, body)

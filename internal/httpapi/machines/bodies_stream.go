@@ -1,4 +1,4 @@
-package httpapi
+package machines
 
 import (
 	"encoding/binary"
@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 )
 
 // bodiesMedia is a stream of bodies: of each its raw SHA-256, its length in 8 bytes, the
@@ -16,14 +17,14 @@ const bodiesMedia = "application/vnd.holdfast.bodies"
 // pieces is an answer that is written piece by piece, compressed when the caller takes that.
 // Nothing is sent before the first piece, so an earlier failure can still be reported.
 type pieces struct {
-	s      *machines
+	s      *Calls
 	r      *http.Request
 	w      http.ResponseWriter
 	coding string
 	to     io.WriteCloser // nil before the first piece
 }
 
-func (s *machines) newPieces(w http.ResponseWriter, r *http.Request) *pieces {
+func (s *Calls) newPieces(w http.ResponseWriter, r *http.Request) *pieces {
 	return &pieces{s: s, r: r, w: w, coding: acceptedCoding(r)}
 }
 
@@ -39,7 +40,7 @@ func (t *pieces) begin() error {
 		return nil
 	}
 	sent := t.s.fetchBytes.WithLabelValues(t.coding)
-	to, err := compressor(t.s.rolling(t.w, func(n int) { sent.Add(float64(n)) }), t.coding)
+	to, err := compressor(t.s.Rolling(t.w, func(n int) { sent.Add(float64(n)) }), t.coding)
 	if err != nil {
 		return err
 	}
@@ -67,15 +68,15 @@ func (t *pieces) end(err error) error {
 	}
 	if err != nil {
 		if t.r.Context().Err() == nil {
-			t.s.log.Info("answer ended early", "path", t.r.URL.Path, "err", err)
+			t.s.Log.Info("answer ended early", "path", t.r.URL.Path, "err", err)
 		}
-		abort()
+		serve.Abort()
 	}
 	return nil
 }
 
 // sendBodies streams what read emits, with the memory of one body.
-func (s *machines) sendBodies(w http.ResponseWriter, r *http.Request, read func(emit func(fleet.Hash, []byte) error) error) error {
+func (s *Calls) sendBodies(w http.ResponseWriter, r *http.Request, read func(emit func(fleet.Hash, []byte) error) error) error {
 	h := w.Header()
 	h.Set("Content-Type", bodiesMedia)
 	h.Set("Cache-Control", "no-store")

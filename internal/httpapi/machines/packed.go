@@ -1,4 +1,4 @@
-package httpapi
+package machines
 
 import (
 	"bytes"
@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 )
 
 const (
@@ -56,7 +57,7 @@ func (p *packed) put(k packedKey, body []byte) {
 }
 
 // sendPacked answers a fetch of a small body, compressed once for all who ask.
-func (s *machines) sendPacked(w *rollingWriter, r *http.Request, c fleet.Content, coding string) error {
+func (s *Calls) sendPacked(w *serve.RollingWriter, r *http.Request, c fleet.Content, coding string) error {
 	key := packedKey{c.Hash, coding}
 	body, ok := s.packed.get(key)
 	if !ok {

@@ -1,4 +1,4 @@
-package httpapi
+package serve
 
 import (
 	"errors"
@@ -15,8 +15,8 @@ const drainTime = 5 * time.Second
 // past is a deadline that is over.
 var past = time.Unix(1, 0)
 
-// open is for what needs no token. A caller without one is answered, and its connection closed.
-func open(next http.HandlerFunc) http.HandlerFunc {
+// Open is for what needs no token. A caller without one is answered, and its connection closed.
+func Open(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !strangers.Of(r.Context()).Known() {
 			w.Header().Set("Connection", "close")
@@ -41,13 +41,13 @@ func (b *bodyRead) Read(p []byte) (int, error) {
 // That of a caller whose connection is closed is not waited for. A body that was read to its end gets no
 // deadline: net/http then reads the connection in the background, for the next request. If a deadline passed
 // there, net/http would cancel the context of the connection and keep serving it: each further request would fail.
-func (s *core) dismiss(w http.ResponseWriter, r *http.Request, body *bodyRead) {
+func (s *Server) dismiss(w http.ResponseWriter, r *http.Request, body *bodyRead) {
 	if r.ContentLength == 0 || body.whole {
 		return
 	}
 	until := past
 	if w.Header().Get("Connection") != "close" {
-		until = s.now().Add(drainTime)
+		until = s.Now().Add(drainTime)
 	}
 	_ = http.NewResponseController(w).SetReadDeadline(until) // where it is not supported, nothing waits either
 }

@@ -1,4 +1,4 @@
-package httpapi
+package serve
 
 import (
 	"encoding/json"
@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// answerJSON answers outside of huma.
-func answerJSON(w http.ResponseWriter, status int, v any) error {
+// AnswerJSON answers outside of huma.
+func AnswerJSON(w http.ResponseWriter, status int, v any) error {
 	text, err := json.Marshal(v)
 	if err != nil {
 		return fleet.Errorf(fleet.Internal, "write the answer: %w", err)
@@ -21,10 +21,11 @@ func answerJSON(w http.ResponseWriter, status int, v any) error {
 	return nil
 }
 
-func quoted(s string) string { return `"` + s + `"` }
+// Quoted is a text as an ETag.
+func Quoted(s string) string { return `"` + s + `"` }
 
-// describe sets the headers that every answer with a body has.
-func describe(h http.Header, c fleet.Content) {
+// Describe sets the headers that every answer with a body has.
+func Describe(h http.Header, c fleet.Content) {
 	h.Set("Content-Type", "application/json")
 	if c.Kind == fleet.ContentArtifact {
 		h.Set("Content-Type", "application/octet-stream")
@@ -34,13 +35,14 @@ func describe(h http.Header, c fleet.Content) {
 	h.Set("X-Content-Type-Options", "nosniff")
 }
 
-// rolling gives each write of a body its own deadline: a slow reader may take as long as it
+// Rolling gives each write of a body its own deadline: a slow reader may take as long as it
 // needs, one that stalls is cut. sent gets the number of bytes.
-func (s *core) rolling(w http.ResponseWriter, sent func(int)) *rollingWriter {
-	return &rollingWriter{ResponseWriter: w, control: http.NewResponseController(w), now: s.now, stall: s.stall, sent: sent}
+func (s *Server) Rolling(w http.ResponseWriter, sent func(int)) *RollingWriter {
+	return &RollingWriter{ResponseWriter: w, control: http.NewResponseController(w), now: s.Now, stall: s.Stall, sent: sent}
 }
 
-type rollingWriter struct {
+// RollingWriter is an answer of Rolling.
+type RollingWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController
 	now     func() time.Time
@@ -48,7 +50,7 @@ type rollingWriter struct {
 	sent    func(int)
 }
 
-func (w *rollingWriter) Write(p []byte) (int, error) {
+func (w *RollingWriter) Write(p []byte) (int, error) {
 	// Where deadlines are not supported the connection's own limits hold.
 	_ = w.control.SetWriteDeadline(w.now().Add(w.stall))
 	n, err := w.ResponseWriter.Write(p)
@@ -57,4 +59,4 @@ func (w *rollingWriter) Write(p []byte) (int, error) {
 }
 
 // FlushError sends what is buffered.
-func (w *rollingWriter) FlushError() error { return w.control.Flush() }
+func (w *RollingWriter) FlushError() error { return w.control.Flush() }

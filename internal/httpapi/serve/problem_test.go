@@ -1,4 +1,4 @@
-package httpapi
+package serve
 
 import (
 	"io"
@@ -18,7 +18,7 @@ func TestProblems(t *testing.T) {
 	t.Run("have a status for every kind", func(t *testing.T) {
 		t.Parallel()
 		for _, kind := range fleet.Kinds() {
-			p := problemFor(fleet.Errorf(kind, "what"))
+			p := ProblemFor(fleet.Errorf(kind, "what"))
 			require.Equal(t, problemStatus[kind], p.Status)
 			require.GreaterOrEqual(t, p.Status, 400, kind)
 			require.Equal(t, api.ProblemPrefix+string(kind), p.Type)
@@ -28,16 +28,16 @@ func TestProblems(t *testing.T) {
 
 	t.Run("keep internal details to themselves", func(t *testing.T) {
 		t.Parallel()
-		p := problemFor(fleet.Errorf(fleet.Internal, "password is hunter2: %w", io.ErrClosedPipe))
+		p := ProblemFor(fleet.Errorf(fleet.Internal, "password is hunter2: %w", io.ErrClosedPipe))
 		require.NotContains(t, p.Detail+p.Hint, "hunter2")
-		require.Equal(t, http.StatusInternalServerError, problemFor(io.ErrClosedPipe).Status)
+		require.Equal(t, http.StatusInternalServerError, ProblemFor(io.ErrClosedPipe).Status)
 	})
 
 	t.Run("are read back by the client as the kind that they had", func(t *testing.T) {
 		t.Parallel()
 		for _, kind := range fleet.Kinds() {
 			sent := httptest.NewRecorder()
-			writeProblem(sent, problemFor(fleet.Errorf(kind, "what").At("/a").WithHint("do")))
+			WriteProblem(sent, ProblemFor(fleet.Errorf(kind, "what").At("/a").WithHint("do")))
 			require.Equal(t, kind, fleet.KindOf(api.ReadRefusal(sent.Result())))
 		}
 	})

@@ -1,4 +1,4 @@
-package httpapi
+package machines
 
 import (
 	"context"
@@ -6,12 +6,13 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
 // nodeOwed tells a node that is about to be active which of what it would start is deleted or
 // disabled by now, with the means to fetch what it would have to.
-func (s *machines) nodeOwed(w http.ResponseWriter, r *http.Request) error {
+func (s *Calls) nodeOwed(w http.ResponseWriter, r *http.Request) error {
 	node, err := s.node(r)
 	if err != nil {
 		return err
@@ -33,10 +34,10 @@ func (s *machines) nodeOwed(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return answerJSON(w, http.StatusOK, ticketsAnswer{owed})
+	return serve.AnswerJSON(w, http.StatusOK, ticketsAnswer{owed})
 }
 
-func (s *machines) owedTo(ctx context.Context, node postgres.Node, starts []fleet.Extra) ([]fleet.RefreshDeploymentCommand, error) {
+func (s *Calls) owedTo(ctx context.Context, node postgres.Node, starts []fleet.Extra) ([]fleet.RefreshDeploymentCommand, error) {
 	held := make(map[fleet.InstanceName]fleet.Version, len(starts))
 	names := make([]fleet.InstanceName, len(starts))
 	for i, e := range starts {
@@ -49,7 +50,7 @@ func (s *machines) owedTo(ctx context.Context, node postgres.Node, starts []flee
 	var owed []fleet.RefreshDeploymentCommand
 	for _, stop := range decide.OwedStops(seen, held) {
 		owed = append(owed, fleet.RefreshDeploymentCommand{
-			Site: node.Site, Instance: stop.Instance, Role: node.Role, Revision: stop.Revision, Timestamp: s.now().UTC(),
+			Site: node.Site, Instance: stop.Instance, Role: node.Role, Revision: stop.Revision, Timestamp: s.Now().UTC(),
 		})
 	}
 	return owed, nil
@@ -57,7 +58,7 @@ func (s *machines) owedTo(ctx context.Context, node postgres.Node, starts []flee
 
 // withTickets adds the means to fetch what is deployed of some. What is on its way only has
 // none, and what has not changed but for being disabled needs none.
-func (s *machines) withTickets(ctx context.Context, of postgres.ReconcilePass, owed []fleet.RefreshDeploymentCommand) ([]fleet.RefreshDeploymentCommand, error) {
+func (s *Calls) withTickets(ctx context.Context, of postgres.ReconcilePass, owed []fleet.RefreshDeploymentCommand) ([]fleet.RefreshDeploymentCommand, error) {
 	var names []fleet.InstanceName
 	for _, stop := range owed {
 		if stop.Revision.Action != fleet.ActionDelete {

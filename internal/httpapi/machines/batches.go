@@ -1,4 +1,4 @@
-package httpapi
+package machines
 
 import (
 	"cmp"
@@ -11,12 +11,13 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 )
 
 // batch finds the batch that a request names and the node that its token was sealed to: one
 // that is unknown or has ended is not_found whatever the token, a live one with another
 // token is unauthenticated (N91).
-func (s *machines) batch(r *http.Request) (fleet.BatchID, fleet.NodeName, error) {
+func (s *Calls) batch(r *http.Request) (fleet.BatchID, fleet.NodeName, error) {
 	id := chi.URLParam(r, "id")
 	dead := fleet.Errorf(fleet.NotFound, "no batch is open under this id")
 	if !fleet.ValidID(id) {
@@ -32,7 +33,7 @@ func (s *machines) batch(r *http.Request) (fleet.BatchID, fleet.NodeName, error)
 		return "", "", err
 	}
 	node, err := s.opens(r, tokens)
-	callOf(r.Context()).still = func(ctx context.Context) error {
+	serve.CallOf(r.Context()).Still = func(ctx context.Context) error {
 		tokens, err := s.Store.BatchTokens(ctx, fleet.BatchID(id))
 		if err == nil {
 			_, err = s.opens(r, tokens)
@@ -43,7 +44,7 @@ func (s *machines) batch(r *http.Request) (fleet.BatchID, fleet.NodeName, error)
 }
 
 // batchItems lists the deliveries of a batch, as they are now (N98).
-func (s *machines) batchItems(w http.ResponseWriter, r *http.Request) error {
+func (s *Calls) batchItems(w http.ResponseWriter, r *http.Request) error {
 	id, node, err := s.batch(r)
 	if err != nil {
 		return err
@@ -61,7 +62,7 @@ func (s *machines) batchItems(w http.ResponseWriter, r *http.Request) error {
 	return s.sendItems(w, r, items)
 }
 
-func (s *machines) sendItems(w http.ResponseWriter, r *http.Request, items []fleet.BatchItem) error {
+func (s *Calls) sendItems(w http.ResponseWriter, r *http.Request, items []fleet.BatchItem) error {
 	out := s.newPieces(w, r)
 	separator := `{"items":[`
 	for i := range items {
@@ -106,7 +107,7 @@ type bodiesRequest struct {
 	Hashes []fleet.Hash `json:"hashes"`
 }
 
-func (s *machines) readHashes(r *http.Request) ([]fleet.Hash, error) {
+func (s *Calls) readHashes(r *http.Request) ([]fleet.Hash, error) {
 	var in bodiesRequest
 	if err := s.readWire(r, &in); err != nil {
 		return nil, err
@@ -130,7 +131,7 @@ func (s *machines) readHashes(r *http.Request) ([]fleet.Hash, error) {
 }
 
 // batchBodies streams those bodies of a batch that the node lacks, one after the other.
-func (s *machines) batchBodies(w http.ResponseWriter, r *http.Request) error {
+func (s *Calls) batchBodies(w http.ResponseWriter, r *http.Request) error {
 	id, node, err := s.batch(r)
 	if err != nil {
 		return err
@@ -145,7 +146,7 @@ func (s *machines) batchBodies(w http.ResponseWriter, r *http.Request) error {
 }
 
 // ticketBodies is batchBodies for a comparison: bodies of the tickets that the node holds.
-func (s *machines) ticketBodies(w http.ResponseWriter, r *http.Request) error {
+func (s *Calls) ticketBodies(w http.ResponseWriter, r *http.Request) error {
 	pass, err := s.pass(r)
 	if err != nil {
 		return err
@@ -164,7 +165,7 @@ type resultsRequest struct {
 }
 
 // batchResults takes what a node made of the items of a batch (X27).
-func (s *machines) batchResults(w http.ResponseWriter, r *http.Request) error {
+func (s *Calls) batchResults(w http.ResponseWriter, r *http.Request) error {
 	id, node, err := s.batch(r)
 	if err != nil {
 		return err

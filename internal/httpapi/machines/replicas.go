@@ -1,4 +1,4 @@
-package httpapi
+package machines
 
 import (
 	"bytes"
@@ -10,12 +10,13 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
 // nodeReplicas lists what a node is to run of deployments, and what it is to end, whole. It is
 // 304 for the version that the node has.
-func (s *machines) nodeReplicas(w http.ResponseWriter, r *http.Request) error {
+func (s *Calls) nodeReplicas(w http.ResponseWriter, r *http.Request) error {
 	node, err := s.node(r)
 	if err != nil {
 		return err
@@ -24,7 +25,7 @@ func (s *machines) nodeReplicas(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	tag := quoted(fmt.Sprintf("%d.%d", set.Era, set.Version))
+	tag := serve.Quoted(fmt.Sprintf("%d.%d", set.Era, set.Version))
 	w.Header().Set("ETag", tag)
 	w.Header().Set("Cache-Control", "no-store")
 	if holds(r.Header.Get("If-None-Match"), tag) {
@@ -34,11 +35,11 @@ func (s *machines) nodeReplicas(w http.ResponseWriter, r *http.Request) error {
 	if set.Replicas == nil {
 		set.Replicas = []fleet.NodeReplica{}
 	}
-	return answerJSON(w, http.StatusOK, set)
+	return serve.AnswerJSON(w, http.StatusOK, set)
 }
 
 // nodeDefinition gives a node the exact bytes of what it is to run: of nothing else.
-func (s *machines) nodeDefinition(w http.ResponseWriter, r *http.Request) error {
+func (s *Calls) nodeDefinition(w http.ResponseWriter, r *http.Request) error {
 	node, err := s.node(r)
 	if err != nil {
 		return err
@@ -51,9 +52,9 @@ func (s *machines) nodeDefinition(w http.ResponseWriter, r *http.Request) error 
 	if err != nil {
 		return err
 	}
-	describe(w.Header(), fleet.Content{Kind: fleet.ContentJSON, Size: int64(len(body))})
-	w.Header().Set("ETag", quoted(string(hash)))
-	http.ServeContent(s.rolling(w, func(int) {}), r, "", noTime, bytes.NewReader(body))
+	serve.Describe(w.Header(), fleet.Content{Kind: fleet.ContentJSON, Size: int64(len(body))})
+	w.Header().Set("ETag", serve.Quoted(string(hash)))
+	http.ServeContent(s.Rolling(w, func(int) {}), r, "", noTime, bytes.NewReader(body))
 	return nil
 }
 
@@ -65,7 +66,7 @@ type replicaLogsRequest struct {
 }
 
 // nodeReplicaLogs takes output of a replica (X27).
-func (s *machines) nodeReplicaLogs(w http.ResponseWriter, r *http.Request) error {
+func (s *Calls) nodeReplicaLogs(w http.ResponseWriter, r *http.Request) error {
 	node, err := s.node(r)
 	if err != nil {
 		return err
@@ -99,7 +100,7 @@ type replicaSamplesRequest struct {
 }
 
 // nodeReplicaSamples takes what the replicas of a node take of it.
-func (s *machines) nodeReplicaSamples(w http.ResponseWriter, r *http.Request) error {
+func (s *Calls) nodeReplicaSamples(w http.ResponseWriter, r *http.Request) error {
 	node, err := s.node(r)
 	if err != nil {
 		return err

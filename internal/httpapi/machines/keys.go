@@ -1,4 +1,4 @@
-package httpapi
+package machines
 
 import (
 	"crypto/subtle"
@@ -6,6 +6,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/identity"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
@@ -23,7 +24,7 @@ type keyAnswer struct {
 
 // nodeKey takes a node's new public halves. Signed by the old key it is an offer; signed by the
 // new one it is the use that voids the old, and the answer confirms it. Both may be repeated.
-func (s *machines) nodeKey(w http.ResponseWriter, r *http.Request) error {
+func (s *Calls) nodeKey(w http.ResponseWriter, r *http.Request) error {
 	node, err := s.node(r)
 	if err != nil {
 		return err
@@ -41,17 +42,17 @@ func (s *machines) nodeKey(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if subtle.ConstantTimeCompare(node.SigningKey, signing[:]) == 1 {
-		return answerJSON(w, http.StatusOK, keyAnswer{Confirmed: true})
+		return serve.AnswerJSON(w, http.StatusOK, keyAnswer{Confirmed: true})
 	}
 	err = s.Store.OfferKey(r.Context(), postgres.KeyOffer{
 		Node: node.Name, Signer: node.SigningKey, Signing: signing[:], Sealing: sealing[:],
 	})
 	if fleet.KindOf(err) == fleet.Conflict {
-		s.refused(audit.Refusal{Door: doorHTTP, Identity: "node:" + string(node.Name), Reason: "other_key_offered", What: r.Method + " " + r.URL.Path})
+		s.Refused(audit.Refusal{Door: serve.Door, Identity: "node:" + string(node.Name), Reason: "other_key_offered", What: r.Method + " " + r.URL.Path})
 	}
 	if err != nil {
 		return err
 	}
-	s.log.Info("node offered a new key", "node", node.Name)
-	return answerJSON(w, http.StatusOK, keyAnswer{})
+	s.Log.Info("node offered a new key", "node", node.Name)
+	return serve.AnswerJSON(w, http.StatusOK, keyAnswer{})
 }

@@ -1,4 +1,4 @@
-package httpapi
+package serve
 
 import (
 	"errors"
@@ -17,9 +17,9 @@ import (
 
 // observe counts and logs each request, without tokens, bodies or query values, and turns a
 // panic into an answer.
-func (s *core) observe(next http.Handler) http.Handler {
+func (s *Server) observe(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		began := s.now()
+		began := s.Now()
 		out := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
 		body := &bodyRead{ReadCloser: r.Body}
 		r.Body = body
@@ -29,15 +29,15 @@ func (s *core) observe(next http.Handler) http.Handler {
 				s.recovered(out, r, failure)
 			}
 			s.dismiss(out, r, body)
-			took := s.now().Sub(began)
+			took := s.Now().Sub(began)
 			route := routeOf(r)
 			status := max(out.Status(), http.StatusOK) // 0 when nothing was written
 			s.metrics.requests.WithLabelValues(route, r.Method, strconv.Itoa(status)).Inc()
 			s.metrics.duration.WithLabelValues(route, r.Method).Observe(took.Seconds())
-			s.log.Log(r.Context(), levelOf(route, status), "request", "method", r.Method, "route", route, "path", r.URL.Path, "status", status,
+			s.Log.Log(r.Context(), levelOf(route, status), "request", "method", r.Method, "route", route, "path", r.URL.Path, "status", status,
 				"bytes", out.BytesWritten(), "took", took)
 			if failure != nil && !isProblem(out) {
-				abort()
+				Abort()
 			}
 		}()
 		next.ServeHTTP(out, r)
@@ -55,13 +55,13 @@ func levelOf(route string, status int) slog.Level {
 var quiet = map[string]bool{"/healthz": true, "/readyz": true, "/metrics": true}
 
 // recovered answers a panic where the answer has not begun.
-func (s *core) recovered(w middleware.WrapResponseWriter, r *http.Request, failure any) {
+func (s *Server) recovered(w middleware.WrapResponseWriter, r *http.Request, failure any) {
 	if err, ok := failure.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 		return
 	}
-	s.log.Error("request panicked", "method", r.Method, "path", r.URL.Path, "panic", fmt.Sprint(failure), "stack", string(debug.Stack()))
+	s.Log.Error("request panicked", "method", r.Method, "path", r.URL.Path, "panic", fmt.Sprint(failure), "stack", string(debug.Stack()))
 	if w.Status() == 0 {
-		writeProblem(w, problemFor(fleet.Errorf(fleet.Internal, "panic")))
+		WriteProblem(w, ProblemFor(fleet.Errorf(fleet.Internal, "panic")))
 	}
 }
 
@@ -69,9 +69,9 @@ func isProblem(w http.ResponseWriter) bool {
 	return w.Header().Get("Content-Type") == "application/problem+json"
 }
 
-// abort closes the connection in the middle of an answer, so that no client takes the part
+// Abort closes the connection in the middle of an answer, so that no client takes the part
 // that was sent for the whole.
-func abort() {
+func Abort() {
 	panic(http.ErrAbortHandler) //nolint:forbidigo // the one way that net/http offers
 }
 

@@ -1,4 +1,4 @@
-package httpapi
+package machines
 
 import (
 	"context"
@@ -10,14 +10,14 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
-// machineStore is what the calls of nodes need of the region's truth. Errors are *fleet.Error.
-type machineStore interface {
+// Store is what the calls of nodes need of the region's truth. Errors are *fleet.Error.
+type Store interface {
 	fetchStore
 	callerStore
 	reportStore
 	compareStore
 	batchStore
-	nodeReplicaStore
+	replicaStore
 }
 
 type fetchStore interface {
@@ -69,7 +69,7 @@ type batchStore interface {
 	RecordBatch(ctx context.Context, id fleet.BatchID, node fleet.NodeName, results []fleet.BatchResult) error
 }
 
-type nodeReplicaStore interface {
+type replicaStore interface {
 	NodeReplicas(ctx context.Context, node fleet.NodeName) (fleet.NodeReplicas, error)
 	// DefinitionOf is not_found for what is in nothing that the node is to run.
 	DefinitionOf(ctx context.Context, node fleet.NodeName, h fleet.Hash) ([]byte, error)

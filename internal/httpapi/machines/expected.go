@@ -1,4 +1,4 @@
-package httpapi
+package machines
 
 import (
 	"bytes"
@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/identity"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/internal/strangers"
@@ -18,8 +19,8 @@ import (
 
 // pass finds the comparison whose token a request carries (N86: only an authenticated set
 // is acted upon). The token opens the site that it was made for and no other.
-func (s *machines) pass(r *http.Request) (postgres.ReconcilePass, error) {
-	token, err := bearer(r)
+func (s *Calls) pass(r *http.Request) (postgres.ReconcilePass, error) {
+	token, err := serve.Bearer(r)
 	if err != nil {
 		return postgres.ReconcilePass{}, err
 	}
@@ -29,7 +30,7 @@ func (s *machines) pass(r *http.Request) (postgres.ReconcilePass, error) {
 		err = fleet.Errorf(fleet.Unauthenticated, "the token belongs to another site")
 	}
 	if err == nil {
-		callOf(r.Context()).still = func(ctx context.Context) error {
+		serve.CallOf(r.Context()).Still = func(ctx context.Context) error {
 			_, err := s.Store.ReconcileOf(ctx, hash[:], s.PendingTTL)
 			return err
 		}
@@ -40,7 +41,7 @@ func (s *machines) pass(r *http.Request) (postgres.ReconcilePass, error) {
 
 // expectedSet lists what the nodes of a site should hold (N33, N79), whole, with its number
 // of lines and its version in headers. It is 304 for one that is clean at this version.
-func (s *machines) expectedSet(w http.ResponseWriter, r *http.Request) error {
+func (s *Calls) expectedSet(w http.ResponseWriter, r *http.Request) error {
 	pass, err := s.pass(r)
 	if err != nil {
 		return err
@@ -49,7 +50,7 @@ func (s *machines) expectedSet(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if holds(r.Header.Get("If-None-Match"), quoted(version.String())) {
+	if holds(r.Header.Get("If-None-Match"), serve.Quoted(version.String())) {
 		setHeaders(w.Header(), version)
 		w.WriteHeader(http.StatusNotModified)
 		return nil
@@ -74,13 +75,13 @@ func (s *machines) expectedSet(w http.ResponseWriter, r *http.Request) error {
 	}
 	h.Set("Content-Encoding", coding)
 	if compressTo(w, bytes.NewReader(text), coding) != nil {
-		abort()
+		serve.Abort()
 	}
 	return nil
 }
 
 func setHeaders(h http.Header, v fleet.SetVersion) {
-	h.Set("ETag", "W/"+quoted(v.String()))
+	h.Set("ETag", "W/"+serve.Quoted(v.String()))
 	h.Set(fleet.HeaderSetVersion, v.String())
 }
 
@@ -94,7 +95,7 @@ type ticketsAnswer struct {
 
 // tickets lets a node fetch what it lacks, each with a separate token
 // that is sealed to it (N84, N104). A name that has moved on has none.
-func (s *machines) tickets(w http.ResponseWriter, r *http.Request) error {
+func (s *Calls) tickets(w http.ResponseWriter, r *http.Request) error {
 	pass, err := s.pass(r)
 	if err != nil {
 		return err
@@ -103,17 +104,17 @@ func (s *machines) tickets(w http.ResponseWriter, r *http.Request) error {
 	if err := s.readWire(r, &in); err != nil {
 		return err
 	}
-	if err := checkNames(len(in.Instances), func(i int) fleet.InstanceName { return in.Instances[i] }); err != nil {
+	if err := serve.CheckNames(len(in.Instances), func(i int) fleet.InstanceName { return in.Instances[i] }); err != nil {
 		return err
 	}
 	commands, err := s.makeTickets(r.Context(), pass, in.Instances)
 	if err != nil {
 		return err
 	}
-	return answerJSON(w, http.StatusOK, ticketsAnswer{commands})
+	return serve.AnswerJSON(w, http.StatusOK, ticketsAnswer{commands})
 }
 
-func (s *machines) makeTickets(ctx context.Context, pass postgres.ReconcilePass, names []fleet.InstanceName) ([]fleet.RefreshDeploymentCommand, error) {
+func (s *Calls) makeTickets(ctx context.Context, pass postgres.ReconcilePass, names []fleet.InstanceName) ([]fleet.RefreshDeploymentCommand, error) {
 	ask := postgres.TicketRequest{Pass: pass, Names: names, Life: s.PendingTTL}
 	var tokens []string
 	for range names {
@@ -149,7 +150,7 @@ type absentRequest struct {
 
 // confirmAbsent answers by name what becomes of what a node holds and the set does not list
 // (N57, N86, X3).
-func (s *machines) confirmAbsent(w http.ResponseWriter, r *http.Request) error {
+func (s *Calls) confirmAbsent(w http.ResponseWriter, r *http.Request) error {
 	pass, err := s.pass(r)
 	if err != nil {
 		return err
@@ -166,13 +167,13 @@ func (s *machines) confirmAbsent(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if n := len(answer.Drop); n > 0 {
-		s.log.Info("orphans dropped", "node", pass.Node, "site", pass.Site, "dropped", n)
+		s.Log.Info("orphans dropped", "node", pass.Node, "site", pass.Site, "dropped", n)
 	}
-	return answerJSON(w, http.StatusOK, answer)
+	return serve.AnswerJSON(w, http.StatusOK, answer)
 }
 
 func checkExtras(all []fleet.Extra) error {
-	if err := checkNames(len(all), func(i int) fleet.InstanceName { return all[i].Instance }); err != nil {
+	if err := serve.CheckNames(len(all), func(i int) fleet.InstanceName { return all[i].Instance }); err != nil {
 		return err
 	}
 	for i, e := range all {
@@ -189,7 +190,7 @@ func checkExtras(all []fleet.Extra) error {
 }
 
 // reconciled takes what came of a comparison (X27).
-func (s *machines) reconciled(w http.ResponseWriter, r *http.Request) error {
+func (s *Calls) reconciled(w http.ResponseWriter, r *http.Request) error {
 	pass, err := s.pass(r)
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package httpapi
+package serve
 
 import (
 	"fmt"
@@ -26,8 +26,8 @@ func newMetrics() *metrics {
 	}
 }
 
-// measure adds to what /metrics shows.
-func (s *core) measure(all ...prometheus.Collector) error {
+// Measure adds to what /metrics shows.
+func (s *Server) Measure(all ...prometheus.Collector) error {
 	for _, c := range all {
 		if err := s.registry.Register(c); err != nil {
 			return fmt.Errorf("register the API's metrics: %w", err)
@@ -36,7 +36,7 @@ func (s *core) measure(all ...prometheus.Collector) error {
 	return nil
 }
 
-// metricsHandler serves /metrics.
-func (s *core) metricsHandler() http.Handler {
+// MetricsHandler serves /metrics.
+func (s *Server) MetricsHandler() http.Handler {
 	return promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{})
 }

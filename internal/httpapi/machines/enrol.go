@@ -1,7 +1,6 @@
-package httpapi
+package machines
 
 import (
-	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -9,7 +8,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-json-experiment/json"
+
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/identity"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
@@ -31,13 +33,13 @@ type enrolRequest struct {
 }
 
 // enrol takes the public keys of a node that holds a join token.
-func (s *machines) enrol(w http.ResponseWriter, r *http.Request) error {
+func (s *Calls) enrol(w http.ResponseWriter, r *http.Request) error {
 	var in enrolRequest
 	raw, err := s.readEnrolment(w, r)
 	if err != nil {
 		return err
 	}
-	if err := refuseJSON(raw, json.Unmarshal(raw, &in)); err != nil {
+	if err := serve.RefuseJSON(raw, json.Unmarshal(raw, &in)); err != nil {
 		return err
 	}
 	if err := fleet.ValidateName("/node", string(in.Node)); err != nil {
@@ -61,20 +63,20 @@ func (s *machines) enrol(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	s.log.Info("node enrolled", "node", in.Node, "site", in.Site)
-	return answerJSON(w, http.StatusOK, welcome)
+	s.Log.Info("node enrolled", "node", in.Node, "site", in.Site)
+	return serve.AnswerJSON(w, http.StatusOK, welcome)
 }
 
 // readEnrolment reads the body of a caller that has shown nothing yet: all of it is here in time, or
 // it is refused. When too many send one at once, the one that began first is cut.
-func (s *machines) readEnrolment(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+func (s *Calls) readEnrolment(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if r.ContentLength > maxEnrolment {
 		return nil, enrolmentTooLarge()
 	}
 	control := http.NewResponseController(w)
 	var mu sync.Mutex
 	over := false
-	place := s.enrolling.Enter(func() {
+	place := s.Enrolling.Enter(func() {
 		mu.Lock()
 		defer mu.Unlock()
 		if !over { // a controller is not used after its request

@@ -1,4 +1,4 @@
-package httpapi
+package machines
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/identity"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/internal/strangers"
@@ -21,21 +22,21 @@ import (
 // noTime says that a body has no modification time: its ETag is its hash.
 var noTime time.Time
 
-// machines answers what nodes call.
-type machines struct {
-	*core
-	machineDeps
-	// enrolling bounds the enrolments under way.
-	enrolling  *strangers.Limit
+// Calls answers what nodes call.
+type Calls struct {
+	*serve.Server
+	Deps
+	// Enrolling bounds the enrolments under way.
+	Enrolling  *strangers.Limit
 	packed     *packed
 	fetchBytes *prometheus.CounterVec
 	fetchNo    *prometheus.CounterVec
 	logSkipped prometheus.Counter
 }
 
-// machineDeps is what the calls of nodes work with.
-type machineDeps struct {
-	Store machineStore
+// Deps is what the calls of nodes work with.
+type Deps struct {
+	Store Store
 	// Wake tells an entity that there is something to do.
 	Wake func(ctx context.Context, subject string)
 	// NodeStarted is called when a node has said all that it holds since its start.
@@ -43,9 +44,10 @@ type machineDeps struct {
 	PendingTTL  time.Duration
 }
 
-func newMachines(s *core, d machineDeps) (*machines, error) {
-	m := &machines{
-		core: s, machineDeps: d, enrolling: strangers.NewLimit(maxEnrolments, enrolmentTime), packed: newPacked(),
+// New makes what answers the calls of nodes.
+func New(s *serve.Server, d Deps) (*Calls, error) {
+	m := &Calls{
+		Server: s, Deps: d, Enrolling: strangers.NewLimit(maxEnrolments, enrolmentTime), packed: newPacked(),
 		fetchBytes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "holdfast_fetch_bytes_total", Help: "Config bytes sent to nodes, as they travel, by content coding.",
 		}, []string{"coding"}),
@@ -56,16 +58,16 @@ func newMachines(s *core, d machineDeps) (*machines, error) {
 			Name: "holdfast_instance_log_skipped_bytes_total", Help: "Output of instances that nodes dropped before sending it.",
 		}),
 	}
-	return m, s.measure(m.fetchBytes, m.fetchNo, m.logSkipped)
+	return m, s.Measure(m.fetchBytes, m.fetchNo, m.logSkipped)
 }
 
-// mountCalls mounts what nodes call. Users' tokens mean nothing here (N23).
-func (s *machines) mountCalls(root chi.Router) {
+// Mount mounts what nodes call. Users' tokens mean nothing here (N23).
+func (s *Calls) Mount(root chi.Router) {
 	machine := func(handle func(w http.ResponseWriter, r *http.Request) error) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
-			r = newCall(w, r, machineOf(r)).request
+			r = serve.NewCall(w, r, machineOf(r)).Request
 			if err := handle(w, r); err != nil {
-				s.refuse(w, r, err)
+				s.Refuse(w, r, err)
 			}
 		}
 	}
@@ -81,7 +83,7 @@ func (s *machines) mountCalls(root chi.Router) {
 	root.Post("/api/internal/sites/{site}/tickets", machine(s.tickets))
 	root.Post("/api/internal/sites/{site}/confirm-absent", machine(s.confirmAbsent))
 	root.Post("/api/internal/sites/{site}/reconciled", machine(s.reconciled))
-	root.Post("/api/internal/nodes/enrol", open(machine(s.enrol)))
+	root.Post("/api/internal/nodes/enrol", serve.Open(machine(s.enrol)))
 	root.Post("/api/internal/nodes/{node}/started", machine(s.nodeStartedCall))
 	root.Post("/api/internal/nodes/{node}/owed", machine(s.nodeOwed))
 	root.Post("/api/internal/nodes/{node}/reports", machine(s.nodeReports))
@@ -95,9 +97,9 @@ func (s *machines) mountCalls(root chi.Router) {
 
 // readWire reads what a node sends. Members that this version does not know are skipped: a
 // node may be one version ahead.
-func (s *machines) readWire(r *http.Request, into any) error {
-	return s.withBody(r.Context(), wireLimit, func(raw []byte) error {
-		return refuseJSON(raw, json.Unmarshal(raw, into))
+func (s *Calls) readWire(r *http.Request, into any) error {
+	return s.WithBody(r.Context(), wireLimit, func(raw []byte) error {
+		return serve.RefuseJSON(raw, json.Unmarshal(raw, into))
 	})
 }
 
@@ -117,9 +119,9 @@ func machineOf(r *http.Request) string {
 }
 
 // node verifies that a request was signed by the node that its path names.
-func (s *machines) node(r *http.Request) (postgres.Node, error) {
+func (s *Calls) node(r *http.Request) (postgres.Node, error) {
 	var found postgres.Node
-	token, err := bearer(r)
+	token, err := serve.Bearer(r)
 	if err != nil {
 		return found, err
 	}
@@ -133,7 +135,7 @@ func (s *machines) node(r *http.Request) (postgres.Node, error) {
 		}
 		found = rows[0]
 		return s.Store.NodeKeys(r.Context(), name)
-	}, s.now())
+	}, s.Now())
 	if err == nil && string(claims.Node) != chi.URLParam(r, "node") {
 		err = fleet.Errorf(fleet.Unauthenticated, "the token belongs to another node")
 	}
@@ -142,16 +144,16 @@ func (s *machines) node(r *http.Request) (postgres.Node, error) {
 		found.SigningKey = claims.Key
 	}
 	if err != nil {
-		s.log.Info("node token refused", "node", chi.URLParam(r, "node"), "err", err)
+		s.Log.Info("node token refused", "node", chi.URLParam(r, "node"), "err", err)
 		return found, err
 	}
-	callOf(r.Context()).still = func(ctx context.Context) error { return s.speaks(ctx, claims) }
+	serve.CallOf(r.Context()).Still = func(ctx context.Context) error { return s.speaks(ctx, claims) }
 	strangers.Of(r.Context()).Admit()
 	return found, nil
 }
 
 // speaks says that a key is still its node's.
-func (s *machines) speaks(ctx context.Context, by identity.Claims) error {
+func (s *Calls) speaks(ctx context.Context, by identity.Claims) error {
 	keys, err := s.Store.NodeKeys(ctx, by.Node)
 	if err != nil && fleet.KindOf(err) != fleet.NotFound {
 		return err
@@ -172,7 +174,7 @@ const maxStartID = 64
 
 // nodeStartedCall takes a page of what a node holds since its start; after the last one
 // what it is owed is started.
-func (s *machines) nodeStartedCall(w http.ResponseWriter, r *http.Request) error {
+func (s *Calls) nodeStartedCall(w http.ResponseWriter, r *http.Request) error {
 	node, err := s.node(r)
 	if err != nil {
 		return err
@@ -193,10 +195,10 @@ func (s *machines) nodeStartedCall(w http.ResponseWriter, r *http.Request) error
 			return err
 		}
 	}
-	return answerJSON(w, http.StatusOK, welcome)
+	return serve.AnswerJSON(w, http.StatusOK, welcome)
 }
 
-func (s *machines) held(ctx context.Context, said postgres.NodeReport) (postgres.Welcome, error) {
+func (s *Calls) held(ctx context.Context, said postgres.NodeReport) (postgres.Welcome, error) {
 	for _, i := range said.Instances {
 		if err := fleet.ValidateName("/instances", string(i.Instance)); err != nil {
 			return postgres.Welcome{}, err
@@ -205,14 +207,14 @@ func (s *machines) held(ctx context.Context, said postgres.NodeReport) (postgres
 	return s.Store.HeldBy(ctx, said)
 }
 
-func (s *machines) nodeReady(ctx context.Context, node fleet.NodeName, startID string) error {
+func (s *Calls) nodeReady(ctx context.Context, node fleet.NodeName, startID string) error {
 	if err := s.Store.NodeReady(ctx, node, startID); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startedLimit)
 	defer cancel()
 	if err := s.NodeStarted(ctx, node); err != nil {
-		s.log.Warn("reconcile of a started node is left to the sweep", "node", node, "err", err)
+		s.Log.Warn("reconcile of a started node is left to the sweep", "node", node, "err", err)
 	}
 	return nil
 }
@@ -238,7 +240,7 @@ type reportedRefusal struct {
 const maxCounters = 64
 
 // nodeReports takes what changed on a node, and how far its fetches are (N90, N103).
-func (s *machines) nodeReports(w http.ResponseWriter, r *http.Request) error {
+func (s *Calls) nodeReports(w http.ResponseWriter, r *http.Request) error {
 	node, err := s.node(r)
 	if err != nil {
 		return err
@@ -272,11 +274,11 @@ func (s *machines) nodeReports(w http.ResponseWriter, r *http.Request) error {
 		s.Wake(r.Context(), subject)
 	}
 	s.refusedBy(node.Name, in.Refusals) // the last: a report that fails comes again
-	return answerJSON(w, http.StatusOK, welcome)
+	return serve.AnswerJSON(w, http.StatusOK, welcome)
 }
 
 // counted keeps what a node counted, refused stale actions among it (X21).
-func (s *machines) counted(ctx context.Context, node fleet.NodeName, counters map[string]int64) error {
+func (s *Calls) counted(ctx context.Context, node fleet.NodeName, counters map[string]int64) error {
 	if len(counters) == 0 {
 		return nil
 	}
@@ -293,7 +295,7 @@ const oldRefusal = 365 * 24 * time.Hour
 
 // refusedBy has it written down what a node refused. What no node says is left out, and keeps
 // nothing else of the report from being taken.
-func (s *machines) refusedBy(node fleet.NodeName, all []reportedRefusal) {
+func (s *Calls) refusedBy(node fleet.NodeName, all []reportedRefusal) {
 	skipped := 0
 	for _, r := range all {
 		if !audit.NodeSays(r.Refusal) {
@@ -302,11 +304,11 @@ func (s *machines) refusedBy(node fleet.NodeName, all []reportedRefusal) {
 		}
 		age := time.Duration(min(max(r.AgeMS, 0), oldRefusal.Milliseconds())) * time.Millisecond
 		r.Reason = audit.KnownReason(r.Reason)
-		r.By, r.At = string(node), s.now().Add(-age)
-		s.refused(r.Refusal)
+		r.By, r.At = string(node), s.Now().Add(-age)
+		s.Refused(r.Refusal)
 	}
 	if skipped > 0 {
-		s.log.Warn("omitted invalid refusals from a report", "node", node, "count", skipped)
+		s.Log.Warn("omitted invalid refusals from a report", "node", node, "count", skipped)
 	}
 }
 
@@ -318,7 +320,7 @@ type logsRequest struct {
 }
 
 // nodeLogs takes output of an instance (X27).
-func (s *machines) nodeLogs(w http.ResponseWriter, r *http.Request) error {
+func (s *Calls) nodeLogs(w http.ResponseWriter, r *http.Request) error {
 	node, err := s.node(r)
 	if err != nil {
 		return err
