@@ -27,7 +27,7 @@ type applyOutput struct {
 	Body   any
 }
 
-func (s *server) mountApply() {
+func (s *planCalls) mountApply() {
 	op := serve.Endpoint(http.MethodPost, "/api/v1/apply", "apply", "Declare many objects, and deliver what changed")
 	schema := func(of reflect.Type) map[string]*huma.MediaType {
 		return map[string]*huma.MediaType{"application/json": {Schema: s.Document().Components.Schemas.Schema(of, true, "")}}
@@ -43,7 +43,7 @@ func (s *server) mountApply() {
 }
 
 // apply checks everything, then writes the objects one by one.
-func (s *server) apply(ctx context.Context, in *applyInput) (out *applyOutput, err error) {
+func (s *planCalls) apply(ctx context.Context, in *applyInput) (out *applyOutput, err error) {
 	err = s.withMany(ctx, in.ManyParams, func(r *planRequest, raw []byte) error {
 		bound := r.plan
 		if len(r.head.Artifacts) > 0 && !in.DryRun {
@@ -66,11 +66,11 @@ func (s *server) apply(ctx context.Context, in *applyInput) (out *applyOutput, e
 		case !plan.Valid:
 			return refusedPlan(plan)
 		case bound != nil && plan.Changes:
-			if err := s.store.ClaimPlan(ctx, bound.Digest, claimOf(p.caller.Actor, in.IdempotencyKey)); err != nil {
+			if err := s.Store.ClaimPlan(ctx, bound.Digest, claimOf(p.caller.Actor, in.IdempotencyKey)); err != nil {
 				return err
 			}
 		}
-		a := &applying{server: s, planner: p, bound: bound != nil, failed: map[string]bool{}, request: serve.RequestHash(serve.CallOf(ctx).Request, raw)}
+		a := &applying{planCalls: s, planner: p, bound: bound != nil, failed: map[string]bool{}, request: serve.RequestHash(serve.CallOf(ctx).Request, raw)}
 		out = a.apply(ctx, plan)
 		return nil
 	})
@@ -145,7 +145,7 @@ func (p *planner) doneBefore(ctx context.Context, bound api.Plan) (map[api.PlanK
 			deletes[key], keys = o.PlanKey, append(keys, key)
 		}
 	}
-	seen, err := p.s.store.SeenKeys(ctx, p.caller.Actor, keys)
+	seen, err := p.s.Store.SeenKeys(ctx, p.caller.Actor, keys)
 	for key := range seen {
 		done[deletes[key]] = true
 	}
@@ -196,15 +196,15 @@ func named(objects []api.ProblemObject) string {
 }
 
 // resultOf says what a write came to.
-func resultOf(o *planned, out *acceptedOutput, err error) api.AppliedObject {
+func resultOf(o *planned, out *api.Accepted, err error) api.AppliedObject {
 	v := api.AppliedObject{PlanKey: o.planKey(), Action: o.action}
 	if err != nil {
 		v.Problem = serve.ProblemFor(err)
 		return v
 	}
-	if object := out.Body.Object; object != nil {
+	if object := out.Object; object != nil {
 		v.Generation, v.ResourceVersion = object.Generation, object.ResourceVersion
 	}
-	v.Operation = out.Body.Operation
+	v.Operation = out.Operation
 	return v
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/compose"
+	"github.com/holdfast-io/holdfast/internal/declare"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
@@ -19,7 +20,7 @@ const writesAtOnce = 8
 
 // applying is one apply under way.
 type applying struct {
-	*server
+	*planCalls
 	*planner
 	bound   bool            // to a plan
 	request []byte          // hash of the request
@@ -33,7 +34,7 @@ func (a *applying) apply(ctx context.Context, plan api.Plan) *applyOutput {
 	out := api.Applied{Digest: plan.Digest, Objects: make([]api.AppliedObject, len(all))}
 	for from := 0; from < len(all); {
 		to := from + 1
-		if kind := all[from].key.Kind; a.server.kinds[kind].unreferred {
+		if kind := all[from].key.Kind; a.Kinds[kind].unreferred {
 			for to < len(all) && all[to].key.Kind == kind {
 				to++
 			}
@@ -64,7 +65,7 @@ func (a *applying) apply(ctx context.Context, plan api.Plan) *applyOutput {
 func (a *applying) one(ctx context.Context, o *planned) api.AppliedObject {
 	if o.action == api.PlanUnchanged && !o.seen {
 		view := &api.Object{Generation: o.now.Generation, ResourceVersion: strconv.FormatInt(o.now.ResourceVersion, 10)}
-		return resultOf(o, &acceptedOutput{Body: api.Accepted{Object: view}}, nil)
+		return resultOf(o, &api.Accepted{Object: view}, nil)
 	}
 	out, err := a.write(ctx, o)
 	if o.key.Kind == fleet.KindTemplate && o.action != api.PlanDelete && !o.seen && err == nil {
@@ -74,15 +75,15 @@ func (a *applying) one(ctx context.Context, o *planned) api.AppliedObject {
 		a.failed[o.key.Name] = true
 	}
 	if err != nil {
-		err = a.server.Problem(serve.CallOf(ctx).Request, err)
+		err = a.Problem(serve.CallOf(ctx).Request, err)
 	}
 	return resultOf(o, out, err)
 }
 
 // asPlanned looks whether a template was written with the generations that were planned for
 // it and its compositions, because instances pin them.
-func (a *applying) asPlanned(o *planned, out *acceptedOutput) error {
-	now := out.Body.Object
+func (a *applying) asPlanned(o *planned, out *api.Accepted) error {
+	now := out.Object
 	if now.Generation == o.next && o.isSpec(now.Spec) {
 		return nil
 	}
@@ -90,7 +91,7 @@ func (a *applying) asPlanned(o *planned, out *acceptedOutput) error {
 		WithHint("apply again")
 }
 
-func (a *applying) write(ctx context.Context, o *planned) (*acceptedOutput, error) {
+func (a *applying) write(ctx context.Context, o *planned) (*api.Accepted, error) {
 	for _, t := range o.templates() {
 		if a.failed[t] {
 			return nil, fleet.Errorf(fleet.Conflict, "template %s, which it refers to, was not written as planned", t).At("/spec/template").
@@ -98,33 +99,33 @@ func (a *applying) write(ctx context.Context, o *planned) (*acceptedOutput, erro
 		}
 	}
 	w := a.writeOf(o)
-	part := a.server.kinds[o.key.Kind]
+	part := a.Kinds[o.key.Kind]
 	switch {
 	case o.action == api.PlanDelete && part.remove != nil:
 		return part.remove(a, ctx, w)
 	case o.action == api.PlanDelete:
-		written, err := a.store.DeleteDeclared(ctx, w)
-		return writtenOutput(written, err)
+		written, err := a.Store.DeleteDeclared(ctx, w)
+		return a.written(written, err)
 	case part.write != nil:
 		return part.write(a, ctx, o, w)
 	}
-	written, err := a.store.Declare(ctx, w, o.plain)
-	return writtenOutput(written, err)
+	written, err := a.Store.Declare(ctx, w, o.plain)
+	return a.written(written, err)
 }
 
-func (a *applying) putTemplateOf(ctx context.Context, o *planned, w postgres.Write) (*acceptedOutput, error) {
-	base, err := a.canonical(ctx, o.project, compose.Layer{Name: "/spec/base", JSON: o.base})
+func (a *applying) putTemplateOf(ctx context.Context, o *planned, w postgres.Write) (*api.Accepted, error) {
+	base, err := a.Canonical(ctx, o.project, compose.Layer{Name: "/spec/base", JSON: o.base})
 	if err != nil {
 		return nil, err
 	}
 	o.template.Base = base
-	written, err := a.store.Declare(ctx, w, o.template)
-	return writtenOutput(written, err)
+	written, err := a.Store.Declare(ctx, w, o.template)
+	return a.written(written, err)
 }
 
 // writeOf makes the store's write; bound to a plan it is also bound to what was planned from.
 func (a *applying) writeOf(o *planned) postgres.Write {
-	w := postgres.Write{Key: o.key, Labels: o.labels, Request: postgres.Request{Project: o.project, Actor: a.caller.Actor, Limit: a.limit}}
+	w := postgres.Write{Key: o.key, Labels: o.labels, Request: postgres.Request{Project: o.project, Actor: a.caller.Actor, Limit: a.OperationLimit}}
 	switch {
 	case o.action == api.PlanDelete || a.bound && o.now != nil:
 		w.IfMatch = o.now.ResourceVersion
@@ -137,47 +138,47 @@ func (a *applying) writeOf(o *planned) postgres.Write {
 	return w
 }
 
-func writtenOutput(written postgres.Written, err error) (*acceptedOutput, error) {
+func (a *applying) written(written postgres.Written, err error) (*api.Accepted, error) {
 	if err != nil {
 		return nil, err
 	}
-	return declared(written, MutationParams{}), nil
+	return a.Written(written), nil
 }
 
-func (a *applying) putInstanceOf(ctx context.Context, o *planned, w postgres.Write) (*acceptedOutput, error) {
+func (a *applying) putInstanceOf(ctx context.Context, o *planned, w postgres.Write) (*api.Accepted, error) {
 	c := postgres.InstanceChange{Write: w, Spec: o.spec, Release: a.r.deploy, Reason: o.put.Reason}
 	if c.Reason == "" {
 		c.Reason = a.r.head.Reason
 	}
 	var err error
-	if c.RunJSON, c.RunHash, err = runSection(c.Spec.Run, c.Project); err != nil {
+	if c.RunJSON, c.RunHash, err = declare.RunSection(c.Spec.Run, c.Project); err != nil {
 		return nil, err
 	}
-	if err := a.fillContent(ctx, &c, o.doc); err != nil {
+	if err := a.FillContent(ctx, &c, o.doc); err != nil {
 		return nil, serve.Below("/spec", err)
 	}
 	if o.content.Hash != "" && o.content.Hash != c.Content.Hash {
 		return nil, fleet.Errorf(fleet.Conflict, "%s would get another config than was planned", o.key).WithHint("apply again")
 	}
-	started, err := a.store.PutInstance(ctx, c)
+	started, err := a.Store.PutInstance(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	return a.startedOutput(ctx, started, MutationParams{}), nil
+	return a.Started(ctx, started), nil
 }
 
-func (a *applying) removeInstance(ctx context.Context, w postgres.Write) (*acceptedOutput, error) {
-	started, err := a.store.TurnInstance(ctx, postgres.InstanceTurn{Write: w, Kind: fleet.OperationDelete, Reason: a.r.head.Reason})
+func (a *applying) removeInstance(ctx context.Context, w postgres.Write) (*api.Accepted, error) {
+	started, err := a.Store.TurnInstance(ctx, postgres.InstanceTurn{Write: w, Kind: fleet.OperationDelete, Reason: a.r.head.Reason})
 	if err != nil {
 		return nil, err
 	}
-	return a.startedOutput(ctx, started, MutationParams{}), nil
+	return a.Started(ctx, started), nil
 }
 
-func (a *applying) removeDeployment(ctx context.Context, w postgres.Write) (*acceptedOutput, error) {
-	started, err := a.store.TurnDeployment(ctx, postgres.DeploymentTurn{Write: w, Kind: fleet.OperationDestroy, Reason: a.r.head.Reason})
+func (a *applying) removeDeployment(ctx context.Context, w postgres.Write) (*api.Accepted, error) {
+	started, err := a.Store.TurnDeployment(ctx, postgres.DeploymentTurn{Write: w, Kind: fleet.OperationDestroy, Reason: a.r.head.Reason})
 	if err != nil {
 		return nil, err
 	}
-	return a.startedOutput(ctx, started, MutationParams{}), nil
+	return a.Started(ctx, started), nil
 }

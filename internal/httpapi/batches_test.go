@@ -148,7 +148,7 @@ func TestBatchItemsHaveTheRunSectionsThatTheirHashesAreOf(t *testing.T) {
 	r.sql(`INSERT INTO fleet_runs (fleet, run, project, generation, spec, state, waves, until_wave, requested_by, deadline_at)
 		VALUES ('bench', 1, 'default', 1, '{}', 'running', 1, 1, 'ann', now() + interval '1 day')`)
 	r.sql(`INSERT INTO fleet_targets (fleet, run, site, name, wave) SELECT 'bench', 1, 'plant-1', 'press-' || n, 1 FROM generate_series(0, 3) n`)
-	patch := contentOfText([]byte(`{"b":2}`))
+	patch := compose.ContentOf([]byte(`{"b":2}`))
 	_, err := r.store.PutBodies(t.Context(), fleet.DefaultProject, [][]byte{[]byte(`{"b":2}`)})
 	require.NoError(t, err)
 	out, err := r.store.ReleaseBatch(t.Context(), postgres.BatchRelease{

@@ -101,7 +101,7 @@ func (s *server) putDeployment(ctx context.Context, in *putDeploymentInput) (out
 	if err := fleet.ValidateName("name", in.Name); err != nil {
 		return nil, err
 	}
-	err = s.WithBody(ctx, maxDeployment, func(raw []byte) error {
+	err = s.WithBody(ctx, declare.MaxDeployment, func(raw []byte) error {
 		p, err := s.deploymentFrom(ctx, in, raw)
 		if err != nil {
 			return err
@@ -123,7 +123,7 @@ func (s *server) deploymentFrom(ctx context.Context, in *putDeploymentInput, raw
 	if err := serve.Decode(raw, &put); err != nil {
 		return postgres.DeploymentPut{}, err
 	}
-	if err := checkTexts(put.Labels, put.Reason); err != nil {
+	if err := declare.CheckTexts(put.Labels, put.Reason); err != nil {
 		return postgres.DeploymentPut{}, err
 	}
 	made, err := declare.Deployment(s.definitions, put)

@@ -314,7 +314,7 @@ func BenchmarkFleetChanges(b *testing.B) {
 	text, err := json.Marshal(base)
 	require.NoError(b, err)
 	keep := func(m *memoryBodies, text string) *fleet.Content {
-		c := contentOfText([]byte(text))
+		c := compose.ContentOf([]byte(text))
 		m.bodies[c.Hash] = []byte(text)
 		return &c
 	}

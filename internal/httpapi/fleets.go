@@ -46,7 +46,7 @@ func (s *server) putFleet(ctx context.Context, in *putFleetInput) (out *accepted
 	if err := fleet.ValidateName("name", in.Name); err != nil {
 		return nil, err
 	}
-	err = s.WithBody(ctx, s.limits.MaxBytes+envelopeRoom, func(raw []byte) error {
+	err = s.WithBody(ctx, s.Largest, func(raw []byte) error {
 		p, err := s.fleetFrom(ctx, in, raw)
 		if err != nil {
 			return err
@@ -70,7 +70,7 @@ func (s *server) fleetFrom(ctx context.Context, in *putFleetInput, raw []byte) (
 	if err != nil {
 		return p, err
 	}
-	if err := checkTexts(put.Labels, put.Reason); err != nil {
+	if err := declare.CheckTexts(put.Labels, put.Reason); err != nil {
 		return p, err
 	}
 	if p.Spec, err = declare.Fleet(put, patch); err != nil {
@@ -134,7 +134,7 @@ func (s *server) turnFleet(ctx context.Context, on fleet.FleetEvent, in *turnFle
 	if err != nil {
 		return nil, err
 	}
-	if err := checkTexts(nil, request.Reason); err != nil {
+	if err := declare.CheckTexts(nil, request.Reason); err != nil {
 		return nil, err
 	}
 	t := postgres.FleetTurn{On: on, Reason: request.Reason}

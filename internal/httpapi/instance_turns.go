@@ -8,6 +8,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/declare"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
@@ -91,7 +92,7 @@ func (s *server) readTurn(ctx context.Context, t *postgres.InstanceTurn) (raw []
 		err = fleet.Errorf(fleet.Invalid, "invalid revision: want 1 or more").At("/revision")
 	}
 	if err == nil {
-		err = checkTexts(nil, t.Reason)
+		err = declare.CheckTexts(nil, t.Reason)
 	}
 	return raw, err
 }
@@ -110,7 +111,7 @@ func (s *server) unreleased(ctx context.Context, t postgres.InstanceTurn) (*post
 	if err := json.Unmarshal(o.Spec, &c.Spec); err != nil {
 		return nil, fleet.Errorf(fleet.Internal, "read the spec of %s: %w", t.Key, err)
 	}
-	if c.RunJSON, c.RunHash, err = runSection(c.Spec.Run, c.Project); err != nil {
+	if c.RunJSON, c.RunHash, err = declare.RunSection(c.Spec.Run, c.Project); err != nil {
 		return nil, err
 	}
 	return c, s.resolve(ctx, c)

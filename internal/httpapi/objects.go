@@ -47,11 +47,11 @@ type statusOf func(ctx context.Context, of []fleet.Object) ([]any, error)
 func (s *server) mountObjects() {
 	for _, k := range s.declared {
 		part := s.kinds[k.Kind]
-		if part.remove == nil { // its objects are read and deleted like any other declaration
+		if !part.own {
 			s.mountKind(k, part)
 		}
-		if part.Mount != nil {
-			part.Mount(s, k)
+		if part.mount != nil {
+			part.mount(s, k)
 		}
 	}
 }
@@ -70,7 +70,7 @@ func (s *server) mountKind(k fleet.DeclaredKind, part kindPart) {
 		func(ctx context.Context, in *getInput) (*objectOutput, error) {
 			return s.getObject(ctx, fleet.ObjectKey{Kind: k.Kind, Name: in.Name}, one)
 		})
-	serve.Register(s.Server, part.writers, serve.Endpoint(http.MethodDelete, path+"/{name}", "delete-"+string(k.Kind), "Delete a "+string(k.Kind)),
+	serve.Register(s.Server, s.plans.Kinds[k.Kind].Writers, serve.Endpoint(http.MethodDelete, path+"/{name}", "delete-"+string(k.Kind), "Delete a "+string(k.Kind)),
 		func(ctx context.Context, in *deleteInput) (*acceptedOutput, error) {
 			return s.deleteDeclared(ctx, fleet.ObjectKey{Kind: k.Kind, Name: in.Name}, in.MutationParams)
 		})

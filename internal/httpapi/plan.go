@@ -17,9 +17,10 @@ type planInput struct{ ManyParams }
 type planOutput struct{ Body api.Plan }
 
 // planLimit is the longest request of many objects.
-func (s *server) planLimit() int64 { return planShare * (s.limits.MaxBytes + envelopeRoom) }
+func (s *planCalls) planLimit() int64 { return planShare * s.Largest }
 
-func (s *server) mountPlan() {
+// mountPlans mounts plan and apply.
+func (s *planCalls) mountPlans() {
 	op := serve.Endpoint(http.MethodPost, "/api/v1/plan", "plan", "Say what an apply of many objects would do, and do nothing")
 	serve.Register(s.Server, serve.ForOperators, op, s.plan)
 	serve.Takes[api.PlanRequest](s.Server, op)
@@ -27,7 +28,7 @@ func (s *server) mountPlan() {
 	s.mountApply()
 }
 
-func (s *server) plan(ctx context.Context, in *planInput) (out *planOutput, err error) {
+func (s *planCalls) plan(ctx context.Context, in *planInput) (out *planOutput, err error) {
 	err = s.withMany(ctx, in.ManyParams, func(r *planRequest, _ []byte) error {
 		if r.plan != nil {
 			return fleet.Errorf(fleet.Invalid, "the request already contains a plan").At("/plan").WithHint("apply it: POST /api/v1/apply")
@@ -45,7 +46,7 @@ func (s *server) plan(ctx context.Context, in *planInput) (out *planOutput, err 
 // planner looks up what a request needs, set by set, and decides what becomes of each
 // object. It writes nothing.
 type planner struct {
-	s      *server
+	s      *planCalls
 	r      *planRequest
 	caller serve.Caller
 	key    string // the Idempotency-Key of an apply
@@ -65,7 +66,7 @@ type planner struct {
 	wouldPrune []api.PlanKey
 }
 
-func (s *server) planFor(ctx context.Context, r *planRequest, key string) (*planner, error) {
+func (s *planCalls) planFor(ctx context.Context, r *planRequest, key string) (*planner, error) {
 	p := &planner{
 		s: s, r: r, caller: serve.CallOf(ctx).Caller, key: key, room: planRoom,
 		declared: map[fleet.ObjectKey]*planned{}, sites: map[string]fleet.SiteSpec{}, taken: map[string]string{},

@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/compose"
 	"github.com/holdfast-io/holdfast/internal/decide"
+	"github.com/holdfast-io/holdfast/internal/declare"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
@@ -19,13 +20,13 @@ import (
 func (p *planner) decide(ctx context.Context) error {
 	some := map[fleet.ObjectKind][]*planned{}
 	for _, o := range p.r.objects {
-		if _, known := p.s.kinds[o.key.Kind]; !known {
+		if _, known := p.s.Kinds[o.key.Kind]; !known {
 			p.ordered = append(p.ordered, o) // refused
 		}
 		some[o.key.Kind] = append(some[o.key.Kind], o)
 	}
 	some[fleet.KindTemplate] = byComposition(some[fleet.KindTemplate], p.declared)
-	for _, kind := range p.s.declared {
+	for _, kind := range p.s.Declared {
 		for _, o := range some[kind.Kind] {
 			p.ordered = append(p.ordered, o)
 			if err := p.decideOne(ctx, o); err != nil {
@@ -42,26 +43,20 @@ func (p *planner) decideOne(ctx context.Context, o *planned) error {
 	if o.refuse(p.stand(o)); !o.ok() {
 		return nil
 	}
-	part := p.s.kinds[o.key.Kind]
+	part := p.s.Kinds[o.key.Kind]
 	decide := part.decide
 	if decide == nil {
 		decide = (*planner).decidePlain
 	}
 	err := decide(p, ctx, o)
-	if ofRegion(err) {
+	if serve.OfRegion(err) {
 		return err
 	}
 	o.refuse(err)
 	if o.ok() && o.action != api.PlanUnchanged && !o.seen {
-		o.refuse(p.caller.May(part.writers))
+		o.refuse(p.caller.May(part.Writers))
 	}
 	return nil
-}
-
-// ofRegion says that an error is no fault of an object.
-func ofRegion(err error) bool {
-	kind := fleet.KindOf(err)
-	return err != nil && (kind == fleet.Unavailable || kind == fleet.Internal)
 }
 
 // stand looks at the object as it is: may the caller write it, in this project and set?
@@ -153,7 +148,7 @@ func (p *planner) decideSite(_ context.Context, o *planned) error {
 func (p *planner) decideTemplate(_ context.Context, o *planned) error {
 	for i, name := range o.compositions {
 		at := "/spec/compositions/" + strconv.Itoa(i)
-		if _, err := p.refer(templateKey(name), at); err != nil {
+		if _, err := p.refer(fleet.TemplateKey(name), at); err != nil {
 			return err
 		}
 		if !p.usesTemplate(name) {
@@ -169,18 +164,18 @@ func (p *planner) decideTemplate(_ context.Context, o *planned) error {
 }
 
 func (p *planner) usesTemplate(name string) bool {
-	if in := p.declared[templateKey(name)]; in != nil {
+	if in := p.declared[fleet.TemplateKey(name)]; in != nil {
 		return p.caller.Uses(in.project)
 	}
-	return p.caller.Uses(p.known[templateKey(name)].Project)
+	return p.caller.Uses(p.known[fleet.TemplateKey(name)].Project)
 }
 
 // generationOf is the generation that a template has once those of the request are written.
 func (p *planner) generationOf(name string) int64 {
-	if in := p.declared[templateKey(name)]; in != nil {
+	if in := p.declared[fleet.TemplateKey(name)]; in != nil {
 		return in.next
 	}
-	return p.known[templateKey(name)].Generation
+	return p.known[fleet.TemplateKey(name)].Generation
 }
 
 // byComposition puts each template behind those that it is composed of, and refuses circles.
@@ -190,7 +185,7 @@ func byComposition(templates []*planned, declared map[fleet.ObjectKey]*planned) 
 		place[o], parts[i] = i, o.compositions
 	}
 	order, circles := decide.ByComposition(parts, func(name string) (int, bool) {
-		i, found := place[declared[templateKey(name)]]
+		i, found := place[declared[fleet.TemplateKey(name)]]
 		return i, found
 	})
 	for _, c := range circles {
@@ -210,7 +205,7 @@ func (p *planner) decideInstance(ctx context.Context, o *planned) error {
 	if err != nil {
 		return err
 	}
-	o.spec.Durability = durabilityOf(o.put.Durability, site)
+	o.spec.Durability = declare.DurabilityOf(o.put.Durability, site)
 	switch {
 	case o.put.Template != "":
 		if err := p.pin(ctx, o); err != nil {
@@ -224,7 +219,7 @@ func (p *planner) decideInstance(ctx context.Context, o *planned) error {
 		o.content = fleet.Content{Kind: fleet.ContentArtifact, Hash: o.put.Artifact, Size: size}
 		o.spec.Artifact = &o.content
 	}
-	if _, o.runHash, err = runSection(o.spec.Run, o.project); err != nil {
+	if _, o.runHash, err = declare.RunSection(o.spec.Run, o.project); err != nil {
 		return err
 	}
 	return o.settle(o.spec)
@@ -233,7 +228,7 @@ func (p *planner) decideInstance(ctx context.Context, o *planned) error {
 // pin fixes the generation of an instance's template.
 func (p *planner) pin(ctx context.Context, o *planned) error {
 	const field = "/spec/template"
-	if _, err := p.refer(templateKey(o.put.Template), field); err != nil {
+	if _, err := p.refer(fleet.TemplateKey(o.put.Template), field); err != nil {
 		return err
 	}
 	if !p.usesTemplate(o.put.Template) {
@@ -264,7 +259,7 @@ func (p *planner) prune(ctx context.Context) error {
 	if p.r.head.ApplySet == "" {
 		return nil
 	}
-	set, err := p.s.store.ApplySet(ctx, p.r.head.ApplySet)
+	set, err := p.s.Store.ApplySet(ctx, p.r.head.ApplySet)
 	if err != nil {
 		return err
 	}
@@ -278,10 +273,10 @@ func (p *planner) prune(ctx context.Context) error {
 			p.wouldPrune = append(p.wouldPrune, d.planKey())
 			continue
 		}
-		d.refuse(p.caller.May(p.s.kinds[o.Kind].writers))
+		d.refuse(p.caller.May(p.s.Kinds[o.Kind].Writers))
 		gone[o.Kind] = append(gone[o.Kind], d)
 	}
-	for _, kind := range slices.Backward(p.s.declared) {
+	for _, kind := range slices.Backward(p.s.Declared) {
 		p.deletes = append(p.deletes, gone[kind.Kind]...)
 	}
 	return nil

@@ -19,8 +19,8 @@ type plannedDeployment struct {
 }
 
 func (p *planned) readDeployment(spec []byte) error {
-	if int64(len(spec)) > maxDeployment {
-		return serve.BodyTooLarge(maxDeployment)
+	if int64(len(spec)) > declare.MaxDeployment {
+		return serve.BodyTooLarge(declare.MaxDeployment)
 	}
 	var put api.DeploymentPut
 	if err := serve.Decode(spec, &put); err != nil {
@@ -29,12 +29,12 @@ func (p *planned) readDeployment(spec []byte) error {
 	if err := besideSpec(put.Project, put.Labels); err != nil {
 		return err
 	}
-	if err := checkTexts(nil, put.Reason); err != nil {
+	if err := declare.CheckTexts(nil, put.Reason); err != nil {
 		return err
 	}
 	var err error
 	p.deployment.reason = put.Reason
-	p.deployment.made, err = declare.Deployment(p.definitions, put)
+	p.deployment.made, err = declare.Deployment(p.calls.Definitions, put)
 	return err
 }
 
@@ -57,15 +57,15 @@ func (p *planner) lookUpDeployments(ctx context.Context, keys map[fleet.ObjectKe
 		}
 	}
 	for some := range slices.Chunk(names, viewedAtOnce) {
-		views, err := p.s.store.ViewDeployments(ctx, some...)
+		views, err := p.s.Store.ViewDeployments(ctx, some...)
 		if err != nil {
 			return err
 		}
 		for name, v := range views {
-			now := p.known[deploymentKey(name)]
+			now := p.known[fleet.DeploymentKey(fleet.DeploymentName(name))]
 			if v.UID == now.UID {
 				now.Released.Revision, now.ReleasedGeneration = v.Revision, v.Generation
-				p.known[deploymentKey(name)] = now
+				p.known[fleet.DeploymentKey(fleet.DeploymentName(name))] = now
 			}
 		}
 	}
@@ -94,16 +94,17 @@ func (p *planner) decideDeployment(_ context.Context, o *planned) error {
 	return o.settle(o.deployment.made.Spec)
 }
 
-func (a *applying) putDeploymentOf(ctx context.Context, o *planned, w postgres.Write) (*acceptedOutput, error) {
+func (a *applying) putDeploymentOf(ctx context.Context, o *planned, w postgres.Write) (*api.Accepted, error) {
 	made := o.deployment.made
-	if err := a.keepDeployment(ctx, o.project, made); err != nil {
+	if err := a.KeepDeployment(ctx, o.project, made); err != nil {
 		return nil, err
 	}
-	p := deploymentPut(made, w)
-	p.Deploy, p.Reason = a.r.deploy, cmp.Or(o.deployment.reason, a.r.head.Reason)
-	started, err := a.store.PutDeployment(ctx, p)
+	p := postgres.DeploymentPut{
+		Write: w, Spec: made.Spec, Definition: made.Content(), Deploy: a.r.deploy, Reason: cmp.Or(o.deployment.reason, a.r.head.Reason),
+	}
+	started, err := a.Store.PutDeployment(ctx, p)
 	if err != nil {
 		return nil, err
 	}
-	return a.startedOutput(ctx, started, MutationParams{}), nil
+	return a.Started(ctx, started), nil
 }

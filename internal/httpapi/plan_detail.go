@@ -56,8 +56,8 @@ func (p *planner) detail(ctx context.Context) error {
 // declaredDifference compares labels and spec. The config is compared with what nodes hold, so
 // its name by hash is left out here.
 func (p *planner) declaredDifference(o *planned) *api.Difference {
-	from, secretFrom, errFrom := declaredPart(o.now.Labels, o.now.Spec)
-	to, secretTo, errTo := declaredPart(o.labels, o.declared)
+	from, secretFrom, errFrom := p.declaredPart(o.now.Labels, o.now.Spec)
+	to, secretTo, errTo := p.declaredPart(o.labels, o.declared)
 	if errFrom != nil || errTo != nil {
 		return &api.Difference{Changes: []api.Change{}, Omitted: "it cannot be read"}
 	}
@@ -68,7 +68,7 @@ func (p *planner) declaredDifference(o *planned) *api.Difference {
 	return &d
 }
 
-func declaredPart(labels map[string]string, spec json.RawMessage) (text []byte, secret []string, err error) {
+func (p *planner) declaredPart(labels map[string]string, spec json.RawMessage) (text []byte, secret []string, err error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(spec, &members); err != nil {
 		return nil, nil, err
@@ -81,10 +81,8 @@ func declaredPart(labels map[string]string, spec json.RawMessage) (text []byte, 
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, name := range secretEnvOf(spec) {
-		for _, section := range envSections {
-			secret = append(secret, "/spec/"+section+"/env/"+escapeToken(name))
-		}
+	for _, at := range p.s.SecretEnv(spec) {
+		secret = append(secret, "/spec"+at)
 	}
 	text, err = compose.Canonical(text, compose.Limits{})
 	return text, secret, err
@@ -94,7 +92,7 @@ func declaredPart(labels map[string]string, spec json.RawMessage) (text []byte, 
 func (p *planner) compare(from, to []byte, secret []string, changes, size int) api.Difference {
 	c := compose.Comparison{
 		MaxChanges: max(changes, 1), MaxBytes: max(min(size, p.room), 1), MaxValue: maxShownValue,
-		Hidden: compose.MarksOf(secret), Literal: []byte(literal),
+		Hidden: compose.MarksOf(secret), Literal: []byte(`"` + api.Redacted + `"`),
 	}
 	if changes <= 0 {
 		c.MaxBytes = 1
@@ -124,13 +122,13 @@ func (p *planner) detailInstances(ctx context.Context, some []*planned) error {
 	for i, o := range some {
 		keys[i] = o.key
 	}
-	held, err := p.s.store.HeldRevisions(ctx, keys)
+	held, err := p.s.Store.HeldRevisions(ctx, keys)
 	if err != nil {
 		return err
 	}
 	for len(some) > 0 {
 		n, hashes := together(some, held)
-		bodies, err := p.s.store.WholeBodies(ctx, hashes)
+		bodies, err := p.s.Store.WholeBodies(ctx, hashes)
 		if err != nil {
 			return err
 		}
@@ -173,12 +171,12 @@ func (p *planner) detailInstance(ctx context.Context, o *planned, held []postgre
 	if err != nil {
 		return p.refuseOrFail(o, err)
 	}
-	err = p.s.flatten.Do(ctx, weightOf(layers), func() error {
+	err = p.s.Flatten.Do(ctx, weightOf(layers), func() error {
 		text, err := p.flattened(ctx, layers)
 		if err != nil {
 			return err
 		}
-		o.content = contentOfText(text)
+		o.content = compose.ContentOf(text)
 		return p.compareNodes(ctx, o, text, held, bodies)
 	})
 	return p.refuseOrFail(o, err)
@@ -187,7 +185,7 @@ func (p *planner) detailInstance(ctx context.Context, o *planned, held []postgre
 // refuseOrFail keeps with the object what is wrong with it; what is wrong with the region
 // ends the plan.
 func (p *planner) refuseOrFail(o *planned, err error) error {
-	if ofRegion(err) {
+	if serve.OfRegion(err) {
 		return err
 	}
 	if err != nil {
@@ -247,7 +245,7 @@ func (p *planner) nodeDifference(ctx context.Context, o *planned, text []byte, h
 	from, read := bodies[h.Content.Hash]
 	if !read {
 		var err error
-		if from, err = p.s.load(ctx, storedLayer{name: "what a node holds", hash: h.Content.Hash}); err != nil {
+		if from, err = p.s.Load(ctx, "what a node holds", h.Content.Hash); err != nil {
 			return api.Difference{}, err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/compose"
 	"github.com/holdfast-io/holdfast/internal/declare"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
@@ -19,13 +20,13 @@ type plannedFleet struct {
 
 func (p *planned) readFleet(spec []byte) (err error) {
 	f := &p.fleet
-	if f.patch, err = readFleet(spec, &f.put); err != nil {
+	if f.patch, err = p.calls.ReadFleet(spec, &f.put); err != nil {
 		return err
 	}
 	if err := besideSpec(f.put.Project, f.put.Labels); err != nil {
 		return err
 	}
-	if err := checkTexts(nil, f.put.Reason); err != nil {
+	if err := declare.CheckTexts(nil, f.put.Reason); err != nil {
 		return err
 	}
 	f.spec, err = declare.Fleet(f.put, f.patch)
@@ -44,7 +45,7 @@ func (p *planner) decideFleet(ctx context.Context, o *planned) error {
 	if change.Template != "" {
 		const field = "/spec/change/template"
 		name := string(change.Template)
-		if _, err := p.refer(templateKey(name), field); err != nil {
+		if _, err := p.refer(fleet.TemplateKey(name), field); err != nil {
 			return err
 		}
 		if !p.usesTemplate(name) {
@@ -61,17 +62,21 @@ func (p *planner) decideFleet(ctx context.Context, o *planned) error {
 	return o.settle(o.fleet.spec)
 }
 
-func (a *applying) putFleetOf(ctx context.Context, o *planned, w postgres.Write) (*acceptedOutput, error) {
+func (a *applying) putFleetOf(ctx context.Context, o *planned, w postgres.Write) (*api.Accepted, error) {
 	p := postgres.FleetPut{Write: w, Spec: o.fleet.spec, Start: o.releases, Reason: o.fleet.put.Reason}
 	if p.Reason == "" {
 		p.Reason = a.r.head.Reason
 	}
-	if err := a.fillPatch(ctx, &p, o.fleet.patch); err != nil {
-		return nil, serve.Below("/spec", err)
+	if o.fleet.patch != nil {
+		patch, err := a.Canonical(ctx, p.Project, compose.Layer{Name: "/change/patch", JSON: o.fleet.patch})
+		if err != nil {
+			return nil, serve.Below("/spec", err)
+		}
+		p.Spec.Change.Patch = &patch
 	}
-	started, err := a.store.PutFleet(ctx, p)
+	started, err := a.Store.PutFleet(ctx, p)
 	if err != nil {
 		return nil, err
 	}
-	return a.startedOutput(ctx, started, MutationParams{}), nil
+	return a.Started(ctx, started), nil
 }

@@ -13,8 +13,10 @@ import (
 
 // planLayer is one document of a config: of the request, or of the store.
 type planLayer struct {
-	storedLayer
-	doc []byte // nil when it is stored
+	name string // for errors: where it comes from
+	hash fleet.Hash
+	size int64
+	doc  []byte // nil when it is stored
 }
 
 // composition is the documents of a template with what they mark as secret.
@@ -26,16 +28,16 @@ type composition struct {
 
 // layersOf is what the config of an instance is merged from.
 func (p *planner) layersOf(ctx context.Context, o *planned) ([]planLayer, error) {
-	if o.doc.config != nil {
-		return []planLayer{{storedLayer{name: "/config", size: int64(len(o.doc.config))}, o.doc.config}}, nil
+	if o.doc.Config != nil {
+		return []planLayer{{name: "/config", size: int64(len(o.doc.Config)), doc: o.doc.Config}}, nil
 	}
 	var c composition
 	pin := fleet.TemplatePin{Name: o.spec.Template, Generation: o.spec.TemplateGeneration}
 	if err := p.compose(ctx, pin, &c, map[fleet.TemplatePin]bool{}); err != nil {
 		return nil, err
 	}
-	if o.doc.overrides != nil {
-		c.layers = append(c.layers, planLayer{storedLayer{name: "/overrides", size: int64(len(o.doc.overrides))}, o.doc.overrides})
+	if o.doc.Overrides != nil {
+		c.layers = append(c.layers, planLayer{name: "/overrides", size: int64(len(o.doc.Overrides)), doc: o.doc.Overrides})
 	}
 	return c.layers, nil
 }
@@ -49,13 +51,13 @@ func (p *planner) compose(ctx context.Context, pin fleet.TemplatePin, c *composi
 	switch {
 	case path[pin]:
 		return fleet.Errorf(fleet.Invalid, "template %s refers to itself", pin.Name).At("/template")
-	case len(c.layers) >= maxLayers:
-		return tooManyLayers()
+	case len(c.layers) >= compose.MaxLayers:
+		return compose.TooManyLayers()
 	}
 	path[pin] = true
 	defer delete(path, pin)
 	name := "template " + string(pin.Name) + "@" + strconv.FormatInt(pin.Generation, 10)
-	c.layers = append(c.layers, planLayer{storedLayer{name, spec.Base.Hash, spec.Base.Size}, doc})
+	c.layers = append(c.layers, planLayer{name, spec.Base.Hash, spec.Base.Size, doc})
 	c.secrets, c.names = append(c.secrets, spec.Secrets...), append(c.names, pin.Name)
 	for _, next := range spec.Compositions {
 		if err := p.compose(ctx, next, c, path); err != nil {
@@ -67,7 +69,7 @@ func (p *planner) compose(ctx context.Context, pin fleet.TemplatePin, c *composi
 
 // templateSpec is one generation of a template, with its base where that is in the request.
 func (p *planner) templateSpec(ctx context.Context, pin fleet.TemplatePin) (fleet.TemplateSpec, []byte, error) {
-	key := templateKey(string(pin.Name))
+	key := fleet.TemplateKey(string(pin.Name))
 	if in := p.declared[key]; in != nil && in.ok() && in.next == pin.Generation {
 		return in.template, in.base, nil
 	}
@@ -79,7 +81,7 @@ func (p *planner) templateSpec(ctx context.Context, pin fleet.TemplatePin) (flee
 	if now, found := p.known[key]; found && now.Generation == pin.Generation {
 		err = json.Unmarshal(now.Spec, &spec)
 	} else {
-		spec, _, err = p.s.store.TemplateSpec(ctx, pin.Name, pin.Generation)
+		spec, _, err = p.s.Store.TemplateSpec(ctx, pin.Name, pin.Generation)
 	}
 	if err != nil {
 		return spec, nil, err
@@ -103,13 +105,13 @@ func (p *planner) flattened(ctx context.Context, layers []planLayer) ([]byte, er
 		if l.doc != nil {
 			continue
 		}
-		text, err := p.texts.load(ctx, p.s, l.storedLayer)
+		text, err := p.texts.load(ctx, p.s, l)
 		if err != nil {
 			return nil, err
 		}
 		docs[i].JSON = text
 	}
-	return compose.Flatten(docs, p.s.limits)
+	return compose.Flatten(docs, p.s.Limits)
 }
 
 // secretsFor collects what is marked in the config of an instance by any of the specs that
@@ -156,14 +158,14 @@ func (p *planner) secretsFor(ctx context.Context, o *planned, held []postgres.He
 // marksNow is what a template marks as it stands, and as it will after the request.
 func (p *planner) marksNow(ctx context.Context, name fleet.TemplateName) ([]string, error) {
 	var marks []string
-	if in := p.declared[templateKey(string(name))]; in != nil {
+	if in := p.declared[fleet.TemplateKey(string(name))]; in != nil {
 		marks = in.template.Secrets
 	}
 	pin := fleet.TemplatePin{Name: name} // generation 0 stands for now
 	now, read := p.specs[pin]
 	if !read {
 		var err error
-		now, _, err = p.s.store.TemplateSpec(ctx, name, 0)
+		now, _, err = p.s.Store.TemplateSpec(ctx, name, 0)
 		if err != nil && fleet.KindOf(err) != fleet.NotFound { // deleted since, or not made yet
 			return nil, err
 		}

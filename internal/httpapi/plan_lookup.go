@@ -50,15 +50,15 @@ func (p *planner) hash(ctx context.Context) error {
 	return group.Wait()
 }
 
-func (s *server) hashDocuments(ctx context.Context, o *planned) error {
+func (s *planCalls) hashDocuments(ctx context.Context, o *planned) error {
 	for _, d := range []struct {
 		name string
 		doc  []byte
 		into func(fleet.Content)
 	}{
 		{"/base", o.base, func(c fleet.Content) { o.template.Base = c }},
-		{"/config", o.doc.config, func(c fleet.Content) { o.spec.Config, o.content = &c, c }},
-		{"/overrides", o.doc.overrides, func(c fleet.Content) { o.spec.Overrides = &c }},
+		{"/config", o.doc.Config, func(c fleet.Content) { o.spec.Config, o.content = &c, c }},
+		{"/overrides", o.doc.Overrides, func(c fleet.Content) { o.spec.Overrides = &c }},
 		{"/change/patch", o.fleet.patch, func(c fleet.Content) { o.fleet.spec.Change.Patch = &c }},
 	} {
 		if d.doc == nil {
@@ -84,7 +84,7 @@ type wanted struct {
 func (w wanted) add(o *planned) {
 	w.keys[o.key], w.keys[projectKey(o.project)] = true, true
 	for _, t := range o.templates() {
-		w.keys[templateKey(t)] = true
+		w.keys[fleet.TemplateKey(t)] = true
 	}
 	if o.key.Kind == fleet.KindInstance {
 		w.keys[siteKey(o.key.Scope)] = true
@@ -115,21 +115,21 @@ func (p *planner) lookUp(ctx context.Context) error {
 			w.add(o)
 		}
 	}
-	delete(w.keys, templateKey(""))
+	delete(w.keys, fleet.TemplateKey(""))
 	var err error
-	if p.known, err = p.s.store.Standing(ctx, slices.Collect(maps.Keys(w.keys))); err != nil {
+	if p.known, err = p.s.Store.Standing(ctx, slices.Collect(maps.Keys(w.keys))); err != nil {
 		return err
 	}
 	if err := p.lookUpDeployments(ctx, w.keys); err != nil {
 		return err
 	}
-	if p.last, err = p.s.store.LastTemplateGenerations(ctx, slices.Collect(maps.Keys(w.templates))); err != nil {
+	if p.last, err = p.s.Store.LastTemplateGenerations(ctx, slices.Collect(maps.Keys(w.templates))); err != nil {
 		return err
 	}
-	if p.nodes, err = p.s.store.SitesOfNodes(ctx, slices.Collect(maps.Keys(w.nodes))); err != nil {
+	if p.nodes, err = p.s.Store.SitesOfNodes(ctx, slices.Collect(maps.Keys(w.nodes))); err != nil {
 		return err
 	}
-	if p.sizes, err = p.s.store.BodySizes(ctx, slices.Collect(maps.Keys(w.bodies))); err != nil {
+	if p.sizes, err = p.s.Store.BodySizes(ctx, slices.Collect(maps.Keys(w.bodies))); err != nil {
 		return err
 	}
 	return p.lookForSeen(ctx)
@@ -143,10 +143,6 @@ func siteKey(name string) fleet.ObjectKey {
 	return fleet.ObjectKey{Kind: fleet.KindSite, Name: name}
 }
 
-func templateKey(name string) fleet.ObjectKey {
-	return fleet.ObjectKey{Kind: fleet.KindTemplate, Name: name}
-}
-
 // lookForSeen finds the objects that an earlier try of the same request wrote.
 func (p *planner) lookForSeen(ctx context.Context) error {
 	if p.key == "" {
@@ -156,7 +152,7 @@ func (p *planner) lookForSeen(ctx context.Context) error {
 	for i, o := range p.r.objects {
 		keys[i] = partKey(p.key, o.key)
 	}
-	seen, err := p.s.store.SeenKeys(ctx, p.caller.Actor, keys)
+	seen, err := p.s.Store.SeenKeys(ctx, p.caller.Actor, keys)
 	for i, o := range p.r.objects {
 		o.seen = seen[keys[i]]
 	}
@@ -222,11 +218,11 @@ const maxTexts = 32 << 20
 
 func newTexts() texts { return texts{kept: map[fleet.Hash][]byte{}} }
 
-func (t *texts) load(ctx context.Context, s *server, l storedLayer) ([]byte, error) {
+func (t *texts) load(ctx context.Context, s *planCalls, l planLayer) ([]byte, error) {
 	if text, ok := t.kept[l.hash]; ok {
 		return text, nil
 	}
-	text, err := s.load(ctx, l)
+	text, err := s.Load(ctx, l.name, l.hash)
 	if err == nil && t.size+l.size <= maxTexts {
 		t.kept[l.hash], t.size = text, t.size+l.size
 	}

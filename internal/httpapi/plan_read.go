@@ -13,7 +13,6 @@ import (
 	"github.com/holdfast-io/holdfast/internal/compose"
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/declare"
-	"github.com/holdfast-io/holdfast/internal/definition"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
@@ -31,9 +30,8 @@ const (
 type planned struct {
 	place string // in the request, for problems
 
-	kinds       map[fleet.ObjectKind]kindPart
-	definitions *definition.Registry
-	key         fleet.ObjectKey
+	calls *planCalls
+	key   fleet.ObjectKey
 	// What was asked for. The documents are pieces of the request.
 	project      fleet.ProjectName
 	labels       map[string]string
@@ -42,7 +40,7 @@ type planned struct {
 	compositions []string
 	base         []byte
 	put          api.InstancePut
-	doc          documents
+	doc          declare.Documents
 	spec         fleet.InstanceSpec
 	content      fleet.Content // final, "" until it is known
 	runHash      fleet.Hash
@@ -93,15 +91,14 @@ type planRequest struct {
 	objects []*planned
 	plan    *api.Plan
 
-	kinds       map[fleet.ObjectKind]kindPart
-	definitions *definition.Registry
+	calls *planCalls
 }
 
 // readPlan splits a request into its objects. Whatever is wrong with one of them is kept
 // there; what is wrong with the request itself is the error.
-func (s *server) readPlan(raw []byte) (*planRequest, error) {
+func (s *planCalls) readPlan(raw []byte) (*planRequest, error) {
 	var objects, plan []byte
-	r := &planRequest{kinds: s.kinds, definitions: s.definitions}
+	r := &planRequest{calls: s}
 	if err := serve.Envelope(raw, map[string]*[]byte{"objects": &objects, "plan": &plan}, &r.head); err != nil {
 		return nil, err
 	}
@@ -117,7 +114,7 @@ func (s *server) readPlan(raw []byte) (*planRequest, error) {
 
 // check looks at what goes with the objects.
 func (r *planRequest) check() error {
-	if err := checkTexts(nil, r.head.Reason); err != nil {
+	if err := declare.CheckTexts(nil, r.head.Reason); err != nil {
 		return err
 	}
 	switch {
@@ -150,7 +147,7 @@ func (r *planRequest) split(objects []byte) error {
 			return fleet.Errorf(fleet.TooLarge, "too many objects; the limit is %d", maxPlanned).At("/objects").WithHint("send them in parts")
 		}
 		end := tokens.InputOffset()
-		p := &planned{place: "/objects/" + strconv.Itoa(len(r.objects)), kinds: r.kinds, definitions: r.definitions}
+		p := &planned{place: "/objects/" + strconv.Itoa(len(r.objects)), calls: r.calls}
 		p.refuse(p.read(objects[end-int64(len(v)) : end : end]))
 		r.objects = append(r.objects, p)
 	}
@@ -194,7 +191,7 @@ func (p *planned) read(raw []byte) error {
 	if err := fleet.ValidateLabels("/labels", m.Labels); err != nil {
 		return err
 	}
-	part, known := p.kinds[p.key.Kind]
+	part, known := p.calls.Kinds[p.key.Kind]
 	if !known {
 		return fleet.Errorf(fleet.Invalid, "unknown kind %.40q", p.key.Kind).At("/kind").WithHint("use " + fleet.KindTitles())
 	}
@@ -243,16 +240,16 @@ func (p *planned) readTemplate(spec []byte) error {
 }
 
 func (p *planned) readInstance(spec []byte) error {
-	if err := serve.Envelope(spec, map[string]*[]byte{"config": &p.doc.config, "overrides": &p.doc.overrides}, &p.put); err != nil {
+	if err := serve.Envelope(spec, map[string]*[]byte{"config": &p.doc.Config, "overrides": &p.doc.Overrides}, &p.put); err != nil {
 		return err
 	}
 	if err := besideSpec(p.put.Project, p.put.Labels); err != nil {
 		return err
 	}
-	if err := checkTexts(nil, p.put.Reason); err != nil {
+	if err := declare.CheckTexts(nil, p.put.Reason); err != nil {
 		return err
 	}
-	if err := checkTemplatePin(p.put); err != nil {
+	if err := declare.CheckPin(p.put); err != nil {
 		return err
 	}
 	if p.put.Artifact != "" {
@@ -260,27 +257,23 @@ func (p *planned) readInstance(spec []byte) error {
 			return err
 		}
 	}
-	p.spec = specOf(p.put, p.doc, fleet.SiteSpec{}) // its site is not known yet
+	p.spec = declare.Instance(p.put, p.doc, fleet.SiteSpec{}) // its site is not known yet
 	if err := p.spec.Validate(); err != nil {
 		return err
 	}
-	_, _, err := runSection(p.spec.Run, p.project)
+	_, _, err := declare.RunSection(p.spec.Run, p.project)
 	return err
 }
 
 // digestOf hashes the canonical forms of the documents of a request, which keeps nothing.
-func (s *server) digestOf(ctx context.Context, name string, doc []byte) (fleet.Content, error) {
+func (s *planCalls) digestOf(ctx context.Context, name string, doc []byte) (fleet.Content, error) {
 	var out fleet.Content
-	err := s.flatten.Do(ctx, int64(len(doc)), func() error {
-		text, err := compose.Flatten([]compose.Layer{{Name: name, JSON: doc}}, s.limits)
+	err := s.Flatten.Do(ctx, int64(len(doc)), func() error {
+		text, err := compose.Flatten([]compose.Layer{{Name: name, JSON: doc}}, s.Limits)
 		if err == nil {
-			out = contentOfText(text)
+			out = compose.ContentOf(text)
 		}
 		return err
 	})
 	return out, err
-}
-
-func contentOfText(text []byte) fleet.Content {
-	return fleet.Content{Kind: fleet.ContentJSON, Hash: compose.HashOf(text), Size: int64(len(text))}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/declare"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
@@ -93,8 +94,8 @@ func (s *server) drainProvider(ctx context.Context, in *drainInput) (*providerOu
 	switch {
 	case req.DeadlineSeconds < 0 || req.DeadlineSeconds > maxDrain:
 		return nil, fleet.Errorf(fleet.Invalid, "invalid deadline: want 1 to %d seconds", maxDrain).At("/deadlineSeconds")
-	case len(req.Reason) > maxReason:
-		return nil, fleet.Errorf(fleet.Invalid, "the reason has %d bytes; the limit is %d", len(req.Reason), maxReason).At("/reason")
+	case len(req.Reason) > declare.MaxReason:
+		return nil, fleet.Errorf(fleet.Invalid, "the reason has %d bytes; the limit is %d", len(req.Reason), declare.MaxReason).At("/reason")
 	case req.Reason == "":
 		req.Reason = "requested by " + serve.CallOf(ctx).Actor
 	}

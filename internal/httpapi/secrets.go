@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/holdfast-io/holdfast/api"
@@ -99,6 +100,20 @@ func secretEnvOf(spec json.RawMessage) []string {
 	return in.SecretEnv
 }
 
+// secretEnvAt are the places of the values in a spec.
+func secretEnvAt(spec json.RawMessage) []string {
+	var at []string
+	for _, name := range secretEnvOf(spec) {
+		for _, section := range envSections {
+			at = append(at, "/"+section+"/env/"+escapeToken(name))
+		}
+	}
+	return at
+}
+
+// escapeToken writes a name as one step of a JSON pointer.
+func escapeToken(name string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(name) }
+
 // envSections are the members of specs that have an environment: of instances, and of deployments.
 var envSections = []string{"run", "process"}
 
@@ -141,7 +156,7 @@ func hideEnvIn(text json.RawMessage, names []string) (json.RawMessage, error) {
 	}
 	for _, name := range names {
 		if _, ok := env[name]; ok {
-			env[name] = Redacted
+			env[name] = api.Redacted
 		}
 	}
 	var err error
@@ -151,7 +166,7 @@ func hideEnvIn(text json.RawMessage, names []string) (json.RawMessage, error) {
 	return readable(section)
 }
 
-// readable is JSON in which Redacted stands as it is, not escaped for HTML.
+// readable is JSON in which api.Redacted stands as it is, not escaped for HTML.
 func readable(v any) (json.RawMessage, error) {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)

@@ -13,6 +13,7 @@ import (
 	"github.com/go-chi/chi/v5"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/compose"
 	"github.com/holdfast-io/holdfast/internal/definition"
@@ -94,6 +95,7 @@ type server struct {
 	executor    Executor
 	declared    []fleet.DeclaredKind // in the order of an apply
 	kinds       map[fleet.ObjectKind]kindPart
+	plans       *planCalls
 	definitions *definition.Registry
 	flatten     *compose.Budget
 	limits      compose.Limits
@@ -171,10 +173,27 @@ func newServer(d Deps) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.plans = newPlanCalls(c, s.planDeps(d))
 	if d.register != nil {
 		d.register(s)
 	}
 	return s, nil
+}
+
+// planDeps is what plan and apply do as the handlers of nouns do it.
+func (s *server) planDeps(d Deps) planDeps {
+	return planDeps{
+		Store: d.Store, Declared: s.declared, Kinds: planKinds(), Definitions: s.definitions, Flatten: s.flatten, Limits: s.limits,
+		OperationLimit: s.limit, Canonical: s.canonical, FillContent: s.fillContent, KeepDeployment: s.keepDeployment,
+		Load: func(ctx context.Context, what string, hash fleet.Hash) ([]byte, error) {
+			return s.load(ctx, storedLayer{name: what, hash: hash})
+		},
+		ReadFleet: readFleet, SecretEnv: secretEnvAt,
+		Written: func(w postgres.Written) *api.Accepted { return &declared(w, MutationParams{}).Body },
+		Started: func(ctx context.Context, st postgres.Started) *api.Accepted {
+			return &s.startedOutput(ctx, st, MutationParams{}).Body
+		},
+	}
 }
 
 func (s *server) routes(region string) (http.Handler, error) {
@@ -184,7 +203,7 @@ func (s *server) routes(region string) (http.Handler, error) {
 	root.Get("/readyz", serve.Open(s.readyz))
 
 	s.mountObjects()
-	s.mountPlan()
+	s.plans.mountPlans()
 	s.mountOperations()
 	s.mountModules()
 	s.mountNodes()

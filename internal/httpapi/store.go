@@ -157,20 +157,6 @@ type eventStore interface {
 	FeedEnd(ctx context.Context) (postgres.Cursor, error)
 }
 
-// planStore reads many objects at once: none of it takes a query per object.
-type planStore interface {
-	Standing(ctx context.Context, keys []fleet.ObjectKey) (map[fleet.ObjectKey]postgres.Standing, error)
-	HeldRevisions(ctx context.Context, keys []fleet.ObjectKey) (map[fleet.ObjectKey][]postgres.HeldRevision, error)
-	ApplySet(ctx context.Context, name string) ([]fleet.Object, error)
-	WholeBodies(ctx context.Context, hashes []fleet.Hash) (map[fleet.Hash][]byte, error)
-	BodySizes(ctx context.Context, of []postgres.BodyOf) (map[postgres.BodyOf]int64, error)
-	LastTemplateGenerations(ctx context.Context, names []string) (map[string]int64, error)
-	SitesOfNodes(ctx context.Context, nodes []string) (map[string]string, error)
-	SeenKeys(ctx context.Context, actor string, keys []string) (map[string]bool, error)
-	// ClaimPlan is precondition for any request but the first that comes with the plan.
-	ClaimPlan(ctx context.Context, digest string, request []byte) error
-}
-
 type fleetStore interface {
 	PutFleet(ctx context.Context, p postgres.FleetPut) (postgres.Started, error)
 	TurnFleet(ctx context.Context, t postgres.FleetTurn) (postgres.Started, error)

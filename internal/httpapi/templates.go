@@ -27,7 +27,7 @@ func (s *server) putTemplate(ctx context.Context, in *putTemplateInput) (out *ac
 	if err := fleet.ValidateName("name", in.Name); err != nil {
 		return nil, err
 	}
-	err = s.WithBody(ctx, s.limits.MaxBytes+envelopeRoom, func(raw []byte) error {
+	err = s.WithBody(ctx, s.Largest, func(raw []byte) error {
 		out, err = s.templateFrom(ctx, in, raw)
 		return err
 	})
@@ -98,5 +98,5 @@ func (s *server) usable(ctx context.Context, r fleet.Reference) error {
 
 // usableTemplate is usable for a template that a spec names in a field.
 func (s *server) usableTemplate(ctx context.Context, name fleet.TemplateName, field string) error {
-	return s.usable(ctx, fleet.Reference{Key: templateKey(string(name)), Field: field})
+	return s.usable(ctx, fleet.Reference{Key: fleet.TemplateKey(string(name)), Field: field})
 }

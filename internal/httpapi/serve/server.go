@@ -24,6 +24,8 @@ type Server struct {
 	Stall time.Duration
 	// Memory is what bodies take while they are read.
 	Memory *Memory
+	// Largest is the largest body that a request may have.
+	Largest int64
 
 	tokens   *tokenCache
 	registry *prometheus.Registry
@@ -57,7 +59,7 @@ const (
 // New makes a server that has no operations yet.
 func New(d Deps) (*Server, error) {
 	s := &Server{
-		Now: d.Now, Log: d.Log, Refused: d.Refused, Stall: stallLimit, tokens: newTokenCache(d.Tokens, d.Now), registry: d.Metrics,
+		Now: d.Now, Log: d.Log, Refused: d.Refused, Stall: stallLimit, Largest: d.Largest, tokens: newTokenCache(d.Tokens, d.Now), registry: d.Metrics,
 		Memory: NewMemory(readingTotal*d.Largest, readingShare*d.Largest, stallLimit), metrics: newMetrics(),
 	}
 	return s, s.Measure(s.metrics.requests, s.metrics.duration)
