@@ -4,8 +4,8 @@
 //	        ├▶ /api/v1       authenticate ─▶ allow (role, project) ─▶ handler of its noun
 //	        └▶ /api/internal fetch token (sealed to one node) or JWT (signed by a node's key)
 //
-// Package serve is what all handlers stand on, package machines has /api/internal; here are the nouns, and what
-// mounts it all.
+// Package serve is what all handlers stand on, package machines has /api/internal, package plans has plan and
+// apply; here are the nouns, and what mounts it all.
 //
 // It owns no truth: everything is in the store, and a handler keeps nothing but tokens that
 // it has just looked up (serve/auth.go). A change is checked, and its config flattened and stored by

@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/declare"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/plans"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 )
 
@@ -56,7 +57,7 @@ func TestRegisteredKind(t *testing.T) {
 		d.register = func(s *server) {
 			s.declared = append(s.declared, fleet.DeclaredKind{Kind: gadget, Title: "Gadget", Plural: "gadgets"})
 			s.kinds[gadget] = kindPart{mount: mountPlain("Declare a gadget", gadgetOf)}
-			s.plans.Declared, s.plans.Kinds[gadget] = s.declared, plainKind(serve.ForOperators, gadgetOf)
+			s.plans.Declared, s.plans.Kinds[gadget] = s.declared, plans.Plain(serve.ForOperators, gadgetOf)
 		}
 	})
 	const path = "/api/v1/gadgets/g1"

@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/definition"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/machines"
+	"github.com/holdfast-io/holdfast/internal/httpapi/plans"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
@@ -95,7 +96,7 @@ type server struct {
 	executor    Executor
 	declared    []fleet.DeclaredKind // in the order of an apply
 	kinds       map[fleet.ObjectKind]kindPart
-	plans       *planCalls
+	plans       *plans.Calls
 	definitions *definition.Registry
 	flatten     *compose.Budget
 	limits      compose.Limits
@@ -173,7 +174,7 @@ func newServer(d Deps) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.plans = newPlanCalls(c, s.planDeps(d))
+	s.plans = plans.New(c, s.planDeps(d))
 	if d.register != nil {
 		d.register(s)
 	}
@@ -181,9 +182,9 @@ func newServer(d Deps) (*server, error) {
 }
 
 // planDeps is what plan and apply do as the handlers of nouns do it.
-func (s *server) planDeps(d Deps) planDeps {
-	return planDeps{
-		Store: d.Store, Declared: s.declared, Kinds: planKinds(), Definitions: s.definitions, Flatten: s.flatten, Limits: s.limits,
+func (s *server) planDeps(d Deps) plans.Deps {
+	return plans.Deps{
+		Store: d.Store, Declared: s.declared, Kinds: plans.Kinds(), Definitions: s.definitions, Flatten: s.flatten, Limits: s.limits,
 		OperationLimit: s.limit, Canonical: s.canonical, FillContent: s.fillContent, KeepDeployment: s.keepDeployment,
 		Load: func(ctx context.Context, what string, hash fleet.Hash) ([]byte, error) {
 			return s.load(ctx, storedLayer{name: what, hash: hash})
@@ -203,7 +204,7 @@ func (s *server) routes(region string) (http.Handler, error) {
 	root.Get("/readyz", serve.Open(s.readyz))
 
 	s.mountObjects()
-	s.plans.mountPlans()
+	s.plans.Mount()
 	s.mountOperations()
 	s.mountModules()
 	s.mountNodes()

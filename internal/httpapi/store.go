@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/machines"
+	"github.com/holdfast-io/holdfast/internal/httpapi/plans"
 	// Only the plain data types that stores give and take; no handler sees the adapter.
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
@@ -23,7 +24,7 @@ type Store interface {
 	failoverStore
 	tokenStore
 	eventStore
-	planStore
+	plans.Store
 	fleetStore
 	linkStore
 	drainStore

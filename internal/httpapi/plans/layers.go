@@ -1,4 +1,4 @@
-package httpapi
+package plans
 
 import (
 	"context"
@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
-// planLayer is one document of a config: of the request, or of the store.
-type planLayer struct {
+// layer is one document of a config: of the request, or of the store.
+type layer struct {
 	name string // for errors: where it comes from
 	hash fleet.Hash
 	size int64
@@ -21,15 +21,15 @@ type planLayer struct {
 
 // composition is the documents of a template with what they mark as secret.
 type composition struct {
-	layers  []planLayer
+	layers  []layer
 	secrets []string
 	names   []fleet.TemplateName
 }
 
 // layersOf is what the config of an instance is merged from.
-func (p *planner) layersOf(ctx context.Context, o *planned) ([]planLayer, error) {
+func (p *planner) layersOf(ctx context.Context, o *planned) ([]layer, error) {
 	if o.doc.Config != nil {
-		return []planLayer{{name: "/config", size: int64(len(o.doc.Config)), doc: o.doc.Config}}, nil
+		return []layer{{name: "/config", size: int64(len(o.doc.Config)), doc: o.doc.Config}}, nil
 	}
 	var c composition
 	pin := fleet.TemplatePin{Name: o.spec.Template, Generation: o.spec.TemplateGeneration}
@@ -37,7 +37,7 @@ func (p *planner) layersOf(ctx context.Context, o *planned) ([]planLayer, error)
 		return nil, err
 	}
 	if o.doc.Overrides != nil {
-		c.layers = append(c.layers, planLayer{name: "/overrides", size: int64(len(o.doc.Overrides)), doc: o.doc.Overrides})
+		c.layers = append(c.layers, layer{name: "/overrides", size: int64(len(o.doc.Overrides)), doc: o.doc.Overrides})
 	}
 	return c.layers, nil
 }
@@ -57,7 +57,7 @@ func (p *planner) compose(ctx context.Context, pin fleet.TemplatePin, c *composi
 	path[pin] = true
 	defer delete(path, pin)
 	name := "template " + string(pin.Name) + "@" + strconv.FormatInt(pin.Generation, 10)
-	c.layers = append(c.layers, planLayer{name, spec.Base.Hash, spec.Base.Size, doc})
+	c.layers = append(c.layers, layer{name, spec.Base.Hash, spec.Base.Size, doc})
 	c.secrets, c.names = append(c.secrets, spec.Secrets...), append(c.names, pin.Name)
 	for _, next := range spec.Compositions {
 		if err := p.compose(ctx, next, c, path); err != nil {
@@ -90,7 +90,7 @@ func (p *planner) templateSpec(ctx context.Context, pin fleet.TemplatePin) (flee
 	return spec, nil, nil
 }
 
-func weightOf(layers []planLayer) int64 {
+func weightOf(layers []layer) int64 {
 	var total int64
 	for _, l := range layers {
 		total += l.size
@@ -98,7 +98,7 @@ func weightOf(layers []planLayer) int64 {
 	return total
 }
 
-func (p *planner) flattened(ctx context.Context, layers []planLayer) ([]byte, error) {
+func (p *planner) flattened(ctx context.Context, layers []layer) ([]byte, error) {
 	docs := make([]compose.Layer, len(layers))
 	for i, l := range layers {
 		docs[i] = compose.Layer{Name: l.name, JSON: l.doc}

@@ -1,4 +1,4 @@
-package httpapi
+package plans
 
 import (
 	"context"
@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
-// planStore is what plan and apply need of the region's truth. Errors are *fleet.Error.
-type planStore interface {
+// Store is what plan and apply need of the region's truth. Errors are *fleet.Error.
+type Store interface {
 	setStore
 	writeStore
 	// TemplateSpec reads one generation, 0 for the current one, and returns its number.

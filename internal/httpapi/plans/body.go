@@ -1,4 +1,4 @@
-package httpapi
+package plans
 
 import (
 	"bytes"
@@ -31,7 +31,7 @@ type ManyParams struct {
 
 // withMany reads a request of many objects: JSON, or a stream of YAML documents that each
 // are one object. The request lies in memory until f returns.
-func (s *planCalls) withMany(ctx context.Context, in ManyParams, f func(r *planRequest, raw []byte) error) error {
+func (s *Calls) withMany(ctx context.Context, in ManyParams, f func(r *planRequest, raw []byte) error) error {
 	limit, read := s.planLimit(), s.readPlan
 	media, _, err := mime.ParseMediaType(serve.CallOf(ctx).Request.Header.Get("Content-Type"))
 	isYAML := err == nil && media == mediaYAML
@@ -57,7 +57,7 @@ func (s *planCalls) withMany(ctx context.Context, in ManyParams, f func(r *planR
 
 // readYAML makes JSON of a stream first. The share that this takes is given back before
 // anything else is asked for one.
-func (s *planCalls) readYAML(ctx context.Context, raw []byte, in ManyParams) (*planRequest, error) {
+func (s *Calls) readYAML(ctx context.Context, raw []byte, in ManyParams) (*planRequest, error) {
 	var text []byte
 	err := s.Flatten.Do(ctx, yamlWeight*int64(len(raw))+split.AliasRoom, func() (err error) {
 		text, err = fromYAML(raw, s.planLimit())
@@ -105,7 +105,7 @@ func fromYAML(raw []byte, limit int64) ([]byte, error) {
 }
 
 // alsoYAML adds YAML to the document of an operation.
-func (s *planCalls) alsoYAML(op huma.Operation) {
+func (s *Calls) alsoYAML(op huma.Operation) {
 	content := s.Document().Paths[op.Path].Post.RequestBody.Content
 	content[mediaYAML] = &huma.MediaType{Schema: &huma.Schema{
 		Type: huma.TypeString, Description: "a stream of documents, each a Manifest; the rest of the request goes as query values",

@@ -1,4 +1,4 @@
-package httpapi
+package plans
 
 import (
 	"bytes"
@@ -30,7 +30,7 @@ const (
 type planned struct {
 	place string // in the request, for problems
 
-	calls *planCalls
+	calls *Calls
 	key   fleet.ObjectKey
 	// What was asked for. The documents are pieces of the request.
 	project      fleet.ProjectName
@@ -91,12 +91,12 @@ type planRequest struct {
 	objects []*planned
 	plan    *api.Plan
 
-	calls *planCalls
+	calls *Calls
 }
 
 // readPlan splits a request into its objects. Whatever is wrong with one of them is kept
 // there; what is wrong with the request itself is the error.
-func (s *planCalls) readPlan(raw []byte) (*planRequest, error) {
+func (s *Calls) readPlan(raw []byte) (*planRequest, error) {
 	var objects, plan []byte
 	r := &planRequest{calls: s}
 	if err := serve.Envelope(raw, map[string]*[]byte{"objects": &objects, "plan": &plan}, &r.head); err != nil {
@@ -266,7 +266,7 @@ func (p *planned) readInstance(spec []byte) error {
 }
 
 // digestOf hashes the canonical forms of the documents of a request, which keeps nothing.
-func (s *planCalls) digestOf(ctx context.Context, name string, doc []byte) (fleet.Content, error) {
+func (s *Calls) digestOf(ctx context.Context, name string, doc []byte) (fleet.Content, error) {
 	var out fleet.Content
 	err := s.Flatten.Do(ctx, int64(len(doc)), func() error {
 		text, err := compose.Flatten([]compose.Layer{{Name: name, JSON: doc}}, s.Limits)

@@ -1,4 +1,4 @@
-package httpapi
+package plans
 
 import (
 	"cmp"
@@ -50,7 +50,7 @@ func (p *planner) hash(ctx context.Context) error {
 	return group.Wait()
 }
 
-func (s *planCalls) hashDocuments(ctx context.Context, o *planned) error {
+func (s *Calls) hashDocuments(ctx context.Context, o *planned) error {
 	for _, d := range []struct {
 		name string
 		doc  []byte
@@ -218,7 +218,7 @@ const maxTexts = 32 << 20
 
 func newTexts() texts { return texts{kept: map[fleet.Hash][]byte{}} }
 
-func (t *texts) load(ctx context.Context, s *planCalls, l planLayer) ([]byte, error) {
+func (t *texts) load(ctx context.Context, s *Calls, l layer) ([]byte, error) {
 	if text, ok := t.kept[l.hash]; ok {
 		return text, nil
 	}

@@ -1,4 +1,4 @@
-package httpapi
+package plans
 
 import (
 	"context"
@@ -27,7 +27,7 @@ type applyOutput struct {
 	Body   any
 }
 
-func (s *planCalls) mountApply() {
+func (s *Calls) mountApply() {
 	op := serve.Endpoint(http.MethodPost, "/api/v1/apply", "apply", "Declare many objects, and deliver what changed")
 	schema := func(of reflect.Type) map[string]*huma.MediaType {
 		return map[string]*huma.MediaType{"application/json": {Schema: s.Document().Components.Schemas.Schema(of, true, "")}}
@@ -43,7 +43,7 @@ func (s *planCalls) mountApply() {
 }
 
 // apply checks everything, then writes the objects one by one.
-func (s *planCalls) apply(ctx context.Context, in *applyInput) (out *applyOutput, err error) {
+func (s *Calls) apply(ctx context.Context, in *applyInput) (out *applyOutput, err error) {
 	err = s.withMany(ctx, in.ManyParams, func(r *planRequest, raw []byte) error {
 		bound := r.plan
 		if len(r.head.Artifacts) > 0 && !in.DryRun {
@@ -70,7 +70,7 @@ func (s *planCalls) apply(ctx context.Context, in *applyInput) (out *applyOutput
 				return err
 			}
 		}
-		a := &applying{planCalls: s, planner: p, bound: bound != nil, failed: map[string]bool{}, request: serve.RequestHash(serve.CallOf(ctx).Request, raw)}
+		a := &applying{Calls: s, planner: p, bound: bound != nil, failed: map[string]bool{}, request: serve.RequestHash(serve.CallOf(ctx).Request, raw)}
 		out = a.apply(ctx, plan)
 		return nil
 	})

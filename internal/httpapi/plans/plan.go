@@ -1,4 +1,4 @@
-package httpapi
+package plans
 
 import (
 	"context"
@@ -17,10 +17,10 @@ type planInput struct{ ManyParams }
 type planOutput struct{ Body api.Plan }
 
 // planLimit is the longest request of many objects.
-func (s *planCalls) planLimit() int64 { return planShare * s.Largest }
+func (s *Calls) planLimit() int64 { return planShare * s.Largest }
 
-// mountPlans mounts plan and apply.
-func (s *planCalls) mountPlans() {
+// Mount mounts plan and apply.
+func (s *Calls) Mount() {
 	op := serve.Endpoint(http.MethodPost, "/api/v1/plan", "plan", "Say what an apply of many objects would do, and do nothing")
 	serve.Register(s.Server, serve.ForOperators, op, s.plan)
 	serve.Takes[api.PlanRequest](s.Server, op)
@@ -28,7 +28,7 @@ func (s *planCalls) mountPlans() {
 	s.mountApply()
 }
 
-func (s *planCalls) plan(ctx context.Context, in *planInput) (out *planOutput, err error) {
+func (s *Calls) plan(ctx context.Context, in *planInput) (out *planOutput, err error) {
 	err = s.withMany(ctx, in.ManyParams, func(r *planRequest, _ []byte) error {
 		if r.plan != nil {
 			return fleet.Errorf(fleet.Invalid, "the request already contains a plan").At("/plan").WithHint("apply it: POST /api/v1/apply")
@@ -46,7 +46,7 @@ func (s *planCalls) plan(ctx context.Context, in *planInput) (out *planOutput, e
 // planner looks up what a request needs, set by set, and decides what becomes of each
 // object. It writes nothing.
 type planner struct {
-	s      *planCalls
+	s      *Calls
 	r      *planRequest
 	caller serve.Caller
 	key    string // the Idempotency-Key of an apply
@@ -66,7 +66,7 @@ type planner struct {
 	wouldPrune []api.PlanKey
 }
 
-func (s *planCalls) planFor(ctx context.Context, r *planRequest, key string) (*planner, error) {
+func (s *Calls) planFor(ctx context.Context, r *planRequest, key string) (*planner, error) {
 	p := &planner{
 		s: s, r: r, caller: serve.CallOf(ctx).Caller, key: key, room: planRoom,
 		declared: map[fleet.ObjectKey]*planned{}, sites: map[string]fleet.SiteSpec{}, taken: map[string]string{},

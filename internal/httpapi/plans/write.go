@@ -1,4 +1,4 @@
-package httpapi
+package plans
 
 import (
 	"context"
@@ -20,7 +20,7 @@ const writesAtOnce = 8
 
 // applying is one apply under way.
 type applying struct {
-	*planCalls
+	*Calls
 	*planner
 	bound   bool            // to a plan
 	request []byte          // hash of the request

@@ -1,4 +1,4 @@
-package httpapi
+package plans
 
 import (
 	"context"
@@ -10,9 +10,9 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
-// planKind is what plan and apply do for one kind of declared objects. A plain kind needs only writers and read: its
+// Kind is what plan and apply do for one kind of declared objects. A plain kind needs only writers and read: its
 // spec is made from the body of a PUT alone, compared, written and removed without a look at other objects.
-type planKind struct {
+type Kind struct {
 	// Writers may declare and delete the objects of the kind.
 	Writers serve.Access
 	// read takes the spec of a manifest in, as far as it can be checked without the region's other objects.
@@ -26,14 +26,14 @@ type planKind struct {
 	unreferred bool
 }
 
-// planKinds has a row for each kind of fleet.DeclaredKinds.
-func planKinds() map[fleet.ObjectKind]planKind {
-	site := plainKind(serve.ForAdmins, declare.PlainSite)
+// Kinds has a row for each kind of fleet.DeclaredKinds.
+func Kinds() map[fleet.ObjectKind]Kind {
+	site := Plain(serve.ForAdmins, declare.PlainSite)
 	site.decide = (*planner).decideSite
-	return map[fleet.ObjectKind]planKind{
+	return map[fleet.ObjectKind]Kind{
 		fleet.KindProject: {Writers: serve.ForAdmins, read: (*planned).readProject},
 		fleet.KindSite:    site,
-		fleet.KindPool:    plainKind(serve.ForAdmins, declare.PlainPool),
+		fleet.KindPool:    Plain(serve.ForAdmins, declare.PlainPool),
 		fleet.KindTemplate: {
 			Writers: serve.ForOperators, read: (*planned).readTemplate, decide: (*planner).decideTemplate, write: (*applying).putTemplateOf,
 		},
@@ -51,9 +51,9 @@ func planKinds() map[fleet.ObjectKind]planKind {
 	}
 }
 
-// plainKind is a plain kind: of makes the checked declaration of a body, and its errors name places in the body.
-func plainKind[P any](writers serve.Access, of func(P) (declare.Plain, error)) planKind {
-	return planKind{Writers: writers, read: func(p *planned, spec []byte) error {
+// Plain is a plain kind: of makes the checked declaration of a body, and its errors name places in the body.
+func Plain[P any](writers serve.Access, of func(P) (declare.Plain, error)) Kind {
+	return Kind{Writers: writers, read: func(p *planned, spec []byte) error {
 		var put P
 		if err := serve.Decode(spec, &put); err != nil {
 			return err

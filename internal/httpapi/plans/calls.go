@@ -1,4 +1,4 @@
-package httpapi
+package plans
 
 import (
 	"context"
@@ -14,18 +14,18 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
-// planCalls answers plan and apply.
-type planCalls struct {
+// Calls answers plan and apply.
+type Calls struct {
 	*serve.Server
-	planDeps
+	Deps
 }
 
-// planDeps is what plan and apply work with.
-type planDeps struct {
-	Store planStore
+// Deps is what plan and apply work with.
+type Deps struct {
+	Store Store
 	// Declared are the kinds in the order of an apply; Kinds has a row for each.
 	Declared    []fleet.DeclaredKind
-	Kinds       map[fleet.ObjectKind]planKind
+	Kinds       map[fleet.ObjectKind]Kind
 	Definitions *definition.Registry
 	// Flatten bounds the bytes of JSON that are worked on at once.
 	Flatten        *compose.Budget
@@ -51,4 +51,5 @@ type planDeps struct {
 	Started func(ctx context.Context, st postgres.Started) *api.Accepted
 }
 
-func newPlanCalls(s *serve.Server, d planDeps) *planCalls { return &planCalls{Server: s, planDeps: d} }
+// New makes what answers plan and apply.
+func New(s *serve.Server, d Deps) *Calls { return &Calls{Server: s, Deps: d} }

@@ -1,4 +1,4 @@
-package httpapi
+package plans
 
 import (
 	"testing"
@@ -11,7 +11,7 @@ import (
 // Every kind that can be declared has its part in a plan, and no other has one.
 func TestPlanKinds(t *testing.T) {
 	t.Parallel()
-	kinds := planKinds()
+	kinds := Kinds()
 	require.Len(t, kinds, len(fleet.DeclaredKinds()))
 	for _, k := range fleet.DeclaredKinds() {
 		require.Contains(t, kinds, k.Kind)
