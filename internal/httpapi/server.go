@@ -96,7 +96,6 @@ type server struct {
 	executor    Executor
 	declared    []fleet.DeclaredKind // in the order of an apply
 	kinds       map[fleet.ObjectKind]kindPart
-	plans       *plans.Calls
 	definitions *definition.Registry
 	flatten     *compose.Budget
 	limits      compose.Limits
@@ -113,6 +112,7 @@ type server struct {
 	keepAlive   time.Duration
 	stopping    <-chan struct{}
 	machines    *machines.Calls
+	plans       *plans.Calls
 }
 
 // New builds the handler of the whole API.
