@@ -117,13 +117,3 @@ func insertBodies(ctx context.Context, q *db.Queries, of fleet.ProjectName, hash
 	}
 	return known, failed("store bodies", q.InsertWholeBodies(ctx, p))
 }
-
-// lockKeys takes advisory locks in sorted order with one statement; those that are set are
-// shared.
-func lockKeys(ctx context.Context, q *db.Queries, shared map[int64]bool) error {
-	p := db.LockKeysParams{Keys: slices.Sorted(maps.Keys(shared))}
-	for _, k := range p.Keys {
-		p.Shared = append(p.Shared, shared[k])
-	}
-	return failed("lock", q.LockKeys(ctx, p))
-}

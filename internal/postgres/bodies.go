@@ -295,3 +295,31 @@ func unmarshalHash(state []byte) (hash.Hash, error) {
 	}
 	return h, failed("restore the hash", u.UnmarshalBinary(state))
 }
+
+// hold keeps bodies from being collected until the transaction has committed its reference
+// to them. A row lock that both sides take decides who was first: the collection passes over
+// what is held, and a writer that comes later waits and then misses the body.
+func hold(ctx context.Context, q *db.Queries, hashes ...fleet.Hash) error {
+	distinct := map[fleet.Hash]bool{}
+	var keys [][]byte
+	for _, h := range hashes {
+		if b := hashBytes(h); b != nil && !distinct[h] {
+			distinct[h] = true
+			keys = append(keys, b)
+		}
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	return failed("hold the bodies", q.HoldBodies(ctx, keys))
+}
+
+// WholeBodies reads those of some bodies that are at most a chunk, with one query.
+func (s *Store) WholeBodies(ctx context.Context, hashes []fleet.Hash) (map[fleet.Hash][]byte, error) {
+	rows, err := s.q.BodiesInOneChunk(ctx, hashesBytes(hashes))
+	out := make(map[fleet.Hash][]byte, len(rows))
+	for _, r := range rows {
+		out[hashText(r.Hash)] = r.Data
+	}
+	return out, failed("read bodies", err)
+}

@@ -4,27 +4,8 @@ import (
 	"context"
 	"slices"
 
-	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
-
-// hold keeps bodies from being collected until the transaction has committed its reference
-// to them. A row lock that both sides take decides who was first: the collection passes over
-// what is held, and a writer that comes later waits and then misses the body.
-func hold(ctx context.Context, q *db.Queries, hashes ...fleet.Hash) error {
-	distinct := map[fleet.Hash]bool{}
-	var keys [][]byte
-	for _, h := range hashes {
-		if b := hashBytes(h); b != nil && !distinct[h] {
-			distinct[h] = true
-			keys = append(keys, b)
-		}
-	}
-	if len(keys) == 0 {
-		return nil
-	}
-	return failed("hold the bodies", q.HoldBodies(ctx, keys))
-}
 
 // bodies removes those that nothing refers to. They are locked first, and looked at in a
 // separate statement: it sees each reference that was committed before the lock, and

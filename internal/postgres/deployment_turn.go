@@ -22,19 +22,6 @@ func (s *Store) TurnDeployment(ctx context.Context, t DeploymentTurn) (Started, 
 	})
 }
 
-// operationOfDoor is what a door asked for before, nil when it is new, or no door.
-func operationOfDoor(ctx context.Context, q *db.Queries, d Door) (*Operation, error) {
-	if d.Run == "" {
-		return nil, nil
-	}
-	row, err := q.OperationByDoor(ctx, db.OperationByDoorParams{DoorWorkflow: d.Workflow, DoorRun: d.Run})
-	if noRows(err) {
-		return nil, nil
-	}
-	o := operationOf(row)
-	return &o, failed("read the operation of a door", err)
-}
-
 // declaredDeployment locks the deployment that a write is about, as the write saw it.
 func declaredDeployment(ctx context.Context, q *db.Queries, w Write) (*deploymentWork, error) {
 	o, err := find(ctx, q, w.Key)

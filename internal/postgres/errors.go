@@ -69,3 +69,18 @@ func kindOf(err error) fleet.Kind {
 }
 
 func noRows(err error) bool { return errors.Is(err, pgx.ErrNoRows) }
+
+func orNotFound(err error, kind, name, hint string) error {
+	if err != nil {
+		return err
+	}
+	return fleet.Errorf(fleet.NotFound, "%s %s not found", kind, name).At(kind).WithHint(hint)
+}
+
+func missingTemplate(err error, name fleet.TemplateName, field string) error {
+	if !noRows(err) {
+		return failed("read template "+string(name), err)
+	}
+	return fleet.Errorf(fleet.NotFound, "this generation of template %s not found", name).At(field).
+		WithHint("holdfast get templates")
+}

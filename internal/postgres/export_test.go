@@ -77,12 +77,12 @@ func later() schema {
 
 // OpenLater opens a database as the next version does.
 func OpenLater(ctx context.Context, url, region string) (*Store, error) {
-	return open(ctx, url, region, later().migrate)
+	return open(ctx, url, region, areas(), later().migrate)
 }
 
 // OpenLaterMigrated does so where an operator migrates.
 func OpenLaterMigrated(ctx context.Context, url, region string) (*Store, error) {
-	return open(ctx, url, region, later().checkMigrated)
+	return open(ctx, url, region, areas(), later().checkMigrated)
 }
 
 // LaterScript is what the next version's admin migrate --print prints.

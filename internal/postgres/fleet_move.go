@@ -9,9 +9,6 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
 
-// regionActor is the actor of what the region does by itself.
-const regionActor = "region"
-
 // MoveFleet moves a run one step on. What was decided before another move, and the
 // same step again, change nothing.
 func (s *Store) MoveFleet(ctx context.Context, m fleet.FleetMove) error {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/decide"
@@ -84,18 +83,6 @@ func (f fleetWork) members(ctx context.Context, spec fleet.FleetSpec) ([]fleet.F
 	}
 	return out, nil
 }
-
-// textOf is never nil: NULL is no empty list.
-func textOf[T ~string](list []T) []string {
-	out := make([]string, len(list))
-	for i, v := range list {
-		out[i] = string(v)
-	}
-	return out
-}
-
-// waveNumber is one that the schema can hold; there are MaxFleetWaves and one at most.
-func waveNumber(n int) int32 { return int32(min(max(n, 0), math.MaxInt32)) }
 
 func (f fleetWork) insert(ctx context.Context, spec fleet.FleetSpec, waves int, p db.InsertFleetRunParams) (*db.FleetRun, error) {
 	if err := hold(ctx, f.q, spec.Bodies()...); err != nil {

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"encoding/hex"
 	"encoding/json"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -20,13 +19,6 @@ type InstanceChange struct {
 	RunHash fleet.Hash
 	Release bool
 	Reason  string
-}
-
-// Started is what a change of an instance came to. Operation is nil when nothing had to
-// be started.
-type Started struct {
-	Written
-	Operation *Operation
 }
 
 // PutInstance writes the spec, numbers its revision and opens the operation that brings it
@@ -75,13 +67,6 @@ func onSite(ctx context.Context, q *db.Queries, w Write) error {
 		return orNotFound(err, "site", w.Key.Scope, "declare it first: PUT /api/v1/sites/"+w.Key.Scope)
 	}
 	return nil
-}
-
-func orNotFound(err error, kind, name, hint string) error {
-	if err != nil {
-		return err
-	}
-	return fleet.Errorf(fleet.NotFound, "%s %s not found", kind, name).At(kind).WithHint(hint)
 }
 
 // checkReferences looks at what the spec points to, inside the transaction that writes it.
@@ -139,16 +124,3 @@ type InstanceTurn struct {
 	// Unreleased releases a spec that was written with ?deploy=false; nil when there is none.
 	Unreleased *InstanceChange
 }
-
-// Door is a workflow that waits for an operation.
-type Door struct{ Workflow, Run string }
-
-func hashBytes(h fleet.Hash) []byte {
-	b, err := hex.DecodeString(string(h))
-	if err != nil || len(b) == 0 {
-		return nil
-	}
-	return b
-}
-
-func hashText(b []byte) fleet.Hash { return fleet.Hash(hex.EncodeToString(b)) }

@@ -2,8 +2,6 @@ package postgres
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
 	"maps"
 	"net/netip"
 
@@ -111,14 +109,6 @@ func registrationLocks(r fleet.Registration) map[int64]bool {
 		locks[linkLock("namespace", string(r.Namespace))] = false
 	}
 	return locks
-}
-
-func linkLock(parts ...string) int64 {
-	h := sha256.New()
-	for _, p := range append([]string{"link"}, parts...) {
-		h.Write([]byte(p + "\x00"))
-	}
-	return int64(binary.BigEndian.Uint64(h.Sum(nil)[:8])) //nolint:gosec // a lock's number is any
 }
 
 // replaceAll ends earlier connections of the same providers, and notifies their servers.

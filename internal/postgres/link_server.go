@@ -11,17 +11,6 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
 
-// DrainAsked is sent to the server of a connection, like the events that end one.
-const DrainAsked fleet.ConnectionEvent = "drain_asked"
-
-// linkChannel is where the servers of the link hear of what others did.
-const linkChannel = "holdfast_link"
-
-// tellLink hurries the server that holds a connection; it looks by itself too.
-func tellLink(ctx context.Context, q *db.Queries, id fleet.ConnectionID, event fleet.ConnectionEvent) error {
-	return failed("tell the link", q.TellLink(ctx, string(id)+" "+string(event)))
-}
-
 // LinkHeard is what a server of the link is notified of: connections, nodes that have tasks, and nodes
 // whose set of replicas has another version.
 type LinkHeard struct {
@@ -130,8 +119,6 @@ func (s *Store) HeldConnections(ctx context.Context, server string) (map[fleet.C
 	}
 	return out, failed("read this server's connections", err)
 }
-
-func secondsOf(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
 // LinkServer is a server that holds streams, or did: SeenAt is zero when only its connections
 // are left.

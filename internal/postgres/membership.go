@@ -9,14 +9,6 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
 
-// SiteChanged is sent to the servers of the link, with the site's name in place of a
-// connection's id, when its description for nodes has changed.
-const SiteChanged fleet.ConnectionEvent = "site_changed"
-
-func tellSite(ctx context.Context, q *db.Queries, site string) error {
-	return tellLink(ctx, q, fleet.ConnectionID(site), SiteChanged)
-}
-
 // MembershipsOf are what nodes are to know of their sites; of nodes that were removed, too. A
 // node that is unknown is not in it.
 func (s *Store) MembershipsOf(ctx context.Context, nodes []fleet.NodeName) (map[fleet.NodeName]fleet.Membership, error) {

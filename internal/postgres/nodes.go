@@ -382,3 +382,11 @@ func (s *Store) ReadLogs(ctx context.Context, site fleet.SiteName, name fleet.In
 	}
 	return out, failed("read output", err)
 }
+
+func heldRow(site fleet.SiteName, node fleet.NodeName, name fleet.InstanceName, h fleet.Held, reason string) db.UpsertHeldParams {
+	return db.UpsertHeldParams{
+		Site: string(site), Name: string(name), Node: string(node), Era: h.Era, Revision: h.Version.Revision,
+		Hash: hashBytes(h.Content.Hash), Enabled: h.Enabled, Deleted: h.Action == fleet.ActionDelete, Running: h.Running,
+		HighEra: h.HighWater.Era, HighRevision: h.HighWater.Revision, Reason: reason,
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -302,4 +303,40 @@ func sameJSON(a, b json.RawMessage) bool {
 	ca, errA := json.Marshal(x)
 	cb, errB := json.Marshal(y)
 	return errA == nil && errB == nil && bytes.Equal(ca, cb)
+}
+
+// regionActor is the actor of what the region does by itself.
+const regionActor = "region"
+
+// KindNode is the kind of a node in events and locks. It is not declared by itself: its site
+// does.
+const KindNode fleet.ObjectKind = "node"
+
+func nodeKey(n db.Node) fleet.ObjectKey {
+	return fleet.ObjectKey{Kind: KindNode, Scope: n.Site, Name: n.Name}
+}
+
+// lockKeys takes advisory locks in sorted order with one statement; those that are set are
+// shared.
+func lockKeys(ctx context.Context, q *db.Queries, shared map[int64]bool) error {
+	p := db.LockKeysParams{Keys: slices.Sorted(maps.Keys(shared))}
+	for _, k := range p.Keys {
+		p.Shared = append(p.Shared, shared[k])
+	}
+	return failed("lock", q.LockKeys(ctx, p))
+}
+
+func linkLock(parts ...string) int64 {
+	h := sha256.New()
+	for _, p := range append([]string{"link"}, parts...) {
+		h.Write([]byte(p + "\x00"))
+	}
+	return int64(binary.BigEndian.Uint64(h.Sum(nil)[:8])) //nolint:gosec // a lock's number is any
+}
+
+// marked is an earlier spec with the secret marks that its instance has now.
+func marked(earlier, now json.RawMessage) (fleet.InstanceSpec, error) {
+	var to, from fleet.InstanceSpec
+	err := errors.Join(json.Unmarshal(earlier, &to), json.Unmarshal(now, &from))
+	return to.KeepMarks(from), failed("read the spec", err)
 }

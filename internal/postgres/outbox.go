@@ -6,6 +6,7 @@ import (
 
 	"go.opentelemetry.io/otel/propagation"
 
+	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
 
@@ -44,4 +45,12 @@ func (s *Store) WakeTrace(ctx context.Context, subject string) (string, error) {
 		return "", nil
 	}
 	return trace, failed("read the outbox", err)
+}
+
+func deploymentSubjects(names []string) []string {
+	out := make([]string, len(names))
+	for i, n := range names {
+		out[i] = fleet.DeploymentSubject(fleet.DeploymentName(n))
+	}
+	return out
 }

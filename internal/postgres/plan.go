@@ -131,24 +131,6 @@ func (s *Store) ApplySet(ctx context.Context, name string) ([]fleet.Object, erro
 	return out, failed("read an apply set", err)
 }
 
-// WholeBodies reads those of some bodies that are at most a chunk, with one query.
-func (s *Store) WholeBodies(ctx context.Context, hashes []fleet.Hash) (map[fleet.Hash][]byte, error) {
-	rows, err := s.q.BodiesInOneChunk(ctx, hashesBytes(hashes))
-	out := make(map[fleet.Hash][]byte, len(rows))
-	for _, r := range rows {
-		out[hashText(r.Hash)] = r.Data
-	}
-	return out, failed("read bodies", err)
-}
-
-func hashesBytes(hashes []fleet.Hash) [][]byte {
-	out := make([][]byte, len(hashes))
-	for i, h := range hashes {
-		out[i] = hashBytes(h)
-	}
-	return out
-}
-
 // BodyOf is bytes that a project may refer to.
 type BodyOf struct {
 	Project fleet.ProjectName

@@ -52,14 +52,6 @@ func (in ReconcileRequest) missing() error {
 	return orNotFound(nil, "node", string(in.Node), "holdfast get nodes")
 }
 
-// KindNode is the kind of a node in events and locks. It is not declared by itself: its site
-// does.
-const KindNode fleet.ObjectKind = "node"
-
-func nodeKey(n db.Node) fleet.ObjectKey {
-	return fleet.ObjectKey{Kind: KindNode, Scope: n.Site, Name: n.Name}
-}
-
 // lockNodes reads the nodes that are asked for and takes their locks, so that the same key
 // at the same moment is answered once. Site is nil when it is gone.
 func lockNodes(ctx context.Context, q *db.Queries, in ReconcileRequest) ([]db.Node, *fleet.Object, error) {

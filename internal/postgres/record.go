@@ -66,14 +66,6 @@ func confirm(ctx context.Context, q *db.Queries, r fleet.Record, revision int64)
 	}))
 }
 
-func heldRow(site fleet.SiteName, node fleet.NodeName, name fleet.InstanceName, h fleet.Held, reason string) db.UpsertHeldParams {
-	return db.UpsertHeldParams{
-		Site: string(site), Name: string(name), Node: string(node), Era: h.Era, Revision: h.Version.Revision,
-		Hash: hashBytes(h.Content.Hash), Enabled: h.Enabled, Deleted: h.Action == fleet.ActionDelete, Running: h.Running,
-		HighEra: h.HighWater.Era, HighRevision: h.HighWater.Revision, Reason: reason,
-	}
-}
-
 func (w *walk) recordActive(ctx context.Context, r fleet.Record, d *db.Delivery) error {
 	if err := deploySnapshot(ctx, w.q, *d, r.Node); err != nil {
 		return err

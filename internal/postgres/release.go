@@ -2,11 +2,7 @@ package postgres
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/binary"
-	"encoding/hex"
 	"encoding/json"
-	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
@@ -76,20 +72,6 @@ func openInstance(ctx context.Context, q *db.Queries, in Request, key fleet.Obje
 	n.Subject = fleet.InstanceSubject(fleet.SiteName(key.Scope), fleet.InstanceName(key.Name))
 	o, err := openOperation(ctx, q, in, n)
 	return &o, err
-}
-
-// NewID gives 32 hex digits: those of the time in ms, 12 of them, then random ones, as in a
-// UUID of version 7. What is made together then lies together in an index.
-func NewID() (string, error) {
-	const timed = 6 // bytes
-	var b [16]byte
-	if _, err := rand.Read(b[timed:]); err != nil {
-		return "", failed("make an id", err)
-	}
-	var ms [8]byte
-	binary.BigEndian.PutUint64(ms[:], uint64(time.Now().UnixMilli()))
-	copy(b[:timed], ms[8-timed:])
-	return hex.EncodeToString(b[:]), nil
 }
 
 // desired is the highest released revision, nil when there is none.

@@ -204,3 +204,26 @@ func keyUnderWay() error {
 	return fleet.Errorf(fleet.Conflict, "a request with this key is under way").At("Idempotency-Key").
 		WithHint("retry in a moment")
 }
+
+// Started is what a change of an instance came to. Operation is nil when nothing had to
+// be started.
+type Started struct {
+	Written
+	Operation *Operation
+}
+
+// Door is a workflow that waits for an operation.
+type Door struct{ Workflow, Run string }
+
+// operationOfDoor is what a door asked for before, nil when it is new, or no door.
+func operationOfDoor(ctx context.Context, q *db.Queries, d Door) (*Operation, error) {
+	if d.Run == "" {
+		return nil, nil
+	}
+	row, err := q.OperationByDoor(ctx, db.OperationByDoorParams{DoorWorkflow: d.Workflow, DoorRun: d.Run})
+	if noRows(err) {
+		return nil, nil
+	}
+	o := operationOf(row)
+	return &o, failed("read the operation of a door", err)
+}

@@ -295,28 +295,3 @@ func poolWritten(ctx context.Context, q *db.Queries, w Write, _ fleet.PoolSpec, 
 	}
 	return putOutboxMany(ctx, q, deploymentSubjects(names))
 }
-
-func deploymentSubjects(names []string) []string {
-	out := make([]string, len(names))
-	for i, n := range names {
-		out[i] = fleet.DeploymentSubject(fleet.DeploymentName(n))
-	}
-	return out
-}
-
-// unnamed refuses to delete a pool or a site that a deployment's placement names (list: pools or sites), in
-// what is written of it or in what it runs: that would have no place any more.
-func unnamed(ctx context.Context, q *db.Queries, list string, k fleet.ObjectKey) error {
-	names, err := q.NamesOfPlacement(ctx, db.NamesOfPlacementParams{List: list, Name: k.Name})
-	if err != nil || len(names) == 0 {
-		return failed("look for uses", err)
-	}
-	for _, n := range names {
-		if !n.Written {
-			return fleet.Errorf(fleet.IllegalState, "%d deployments still name %s: what is released of %s does", len(names), k, n.Name).
-				WithHint("release its written spec, or delete it, first")
-		}
-	}
-	return fleet.Errorf(fleet.IllegalState, "%d deployments still name %s, among them %s", len(names), k, names[0].Name).
-		WithHint("delete or change them first")
-}

@@ -19,6 +19,7 @@ type Store struct {
 	q      *db.Queries
 	region string
 	recent recentBodies
+	areas  Parts
 	// refused hears of what is not recorded, after the transaction.
 	refused func(audit.Refusal)
 	// placing bounds the visits that choose nodes.
@@ -27,24 +28,27 @@ type Store struct {
 	looked func(fleet.DeploymentName)
 }
 
-// Open connects, migrates, and checks that this is the database that the region knows: a
+// Connect connects, migrates, and checks that this is the database that the region knows: a
 // changed system identifier or timeline means a restored backup, which is refused until
 // `holdfast admin raise-era`.
-func Open(ctx context.Context, url, region string) (*Store, error) {
-	return open(ctx, url, region, current.migrate)
+func Connect(ctx context.Context, url, region string, areas Parts) (*Store, error) {
+	return open(ctx, url, region, areas, current.migrate)
 }
 
-// OpenMigrated opens a database that an operator migrates: Precondition unless it has the schema
+// ConnectMigrated connects to a database that an operator migrates: Precondition unless it has the schema
 // of this version.
-func OpenMigrated(ctx context.Context, url, region string) (*Store, error) {
-	return open(ctx, url, region, current.checkMigrated)
+func ConnectMigrated(ctx context.Context, url, region string, areas Parts) (*Store, error) {
+	return open(ctx, url, region, areas, current.checkMigrated)
 }
 
-func open(ctx context.Context, url, region string, prepare func(context.Context, *pgxpool.Pool) error) (*Store, error) {
+func open(
+	ctx context.Context, url, region string, areas Parts, prepare func(context.Context, *pgxpool.Pool) error,
+) (*Store, error) {
 	s, err := connect(ctx, url, region, prepare)
 	if err != nil {
 		return nil, err
 	}
+	s.areas = areas
 	if err := s.checkIdentity(ctx); err != nil {
 		s.Close()
 		return nil, err

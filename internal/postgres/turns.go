@@ -144,13 +144,6 @@ func (s *Store) rollback(ctx context.Context, q *db.Queries, t InstanceTurn, las
 	return err
 }
 
-// marked is an earlier spec with the secret marks that its instance has now.
-func marked(earlier, now json.RawMessage) (fleet.InstanceSpec, error) {
-	var to, from fleet.InstanceSpec
-	err := errors.Join(json.Unmarshal(earlier, &to), json.Unmarshal(now, &from))
-	return to.KeepMarks(from), failed("read the spec", err)
-}
-
 func (s *Store) rollbackTarget(ctx context.Context, q *db.Queries, t InstanceTurn, last *db.Revision) (*db.Revision, error) {
 	if t.Revision != 0 {
 		to, err := q.GetRevision(ctx, db.GetRevisionParams{Site: t.Key.Scope, Name: t.Key.Name, Revision: t.Revision})

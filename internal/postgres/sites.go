@@ -2,39 +2,11 @@ package postgres
 
 import (
 	"context"
-	"encoding/json"
 	"strings"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
-
-// GetObject reads one declared object.
-func (s *Store) GetObject(ctx context.Context, k fleet.ObjectKey) (fleet.Object, error) {
-	o, err := find(ctx, s.q, k)
-	if err == nil && o == nil {
-		err = fleet.NoObject(k)
-	}
-	if err != nil {
-		return fleet.Object{}, err
-	}
-	return *o, nil
-}
-
-// ListObjects pages through the objects of one kind by name.
-func (s *Store) ListObjects(ctx context.Context, kind fleet.ObjectKind, scope string, project fleet.ProjectName, after string, limit int32) ([]fleet.Object, error) {
-	rows, err := s.q.ListObjects(ctx, db.ListObjectsParams{
-		Kind: string(kind), Scope: scope, After: after, Project: string(project), MaxRows: limit,
-	})
-	if err != nil {
-		return nil, failed("list "+kind.Declared().Plural, err)
-	}
-	out := make([]fleet.Object, len(rows))
-	for i, r := range rows {
-		out[i] = objectOf(r)
-	}
-	return out, nil
-}
 
 // siteWritten declares the nodes of a site. The declared active node is the one that the lease begins
 // with, so that instances can be released before any node ran; from then on votes move it.
@@ -139,62 +111,11 @@ func unvoted(l db.SiteLease) bool {
 	return l.Counter == 0 && l.Ttl.Microseconds == 0 && l.PromisedTo == "" && !l.Lost
 }
 
-// pinCompositions pins each composition of a template to the generation that it has now.
-func pinCompositions(ctx context.Context, q *db.Queries, _ Write, spec fleet.TemplateSpec) (fleet.TemplateSpec, error) {
-	for i, r := range spec.References() {
-		o, err := find(ctx, q, r.Key)
-		if err != nil || o == nil {
-			return spec, orNotFound(err, "template", r.Key.Name, "")
-		}
-		spec.Compositions[i].Generation = o.Generation
-	}
-	return spec, hold(ctx, q, spec.Bodies()...)
-}
-
-// templateWritten keeps a template's generation for the specs that pin it.
-func templateWritten(ctx context.Context, q *db.Queries, w Write, _ fleet.TemplateSpec, out Written) error {
-	return failed("keep the template's generation", q.InsertTemplateGeneration(ctx, db.InsertTemplateGenerationParams{
-		Name: w.Key.Name, Generation: out.After.Generation, Spec: out.After.Spec,
-	}))
-}
-
-// TemplateSpec reads one generation of a template; 0 is the current one, whose number is
-// given back.
-func (s *Store) TemplateSpec(ctx context.Context, name fleet.TemplateName, generation int64) (fleet.TemplateSpec, int64, error) {
-	var spec fleet.TemplateSpec
-	if generation == 0 {
-		o, err := find(ctx, s.q, fleet.ObjectKey{Kind: fleet.KindTemplate, Name: string(name)})
-		if err != nil || o == nil {
-			return spec, 0, orNotFound(err, "template", string(name), "holdfast get templates")
-		}
-		generation = o.Generation
-	}
-	p := db.GetTemplateGenerationParams{Name: string(name), Generation: generation}
-	raw, err := s.q.GetTemplateGeneration(ctx, p)
-	if err != nil {
-		return spec, 0, missingTemplate(err, name, "/templateGeneration")
-	}
-	return spec, generation, failed("read the template", json.Unmarshal(raw, &spec))
-}
-
-func missingTemplate(err error, name fleet.TemplateName, field string) error {
-	if !noRows(err) {
-		return failed("read template "+string(name), err)
-	}
-	return fleet.Errorf(fleet.NotFound, "this generation of template %s not found", name).At(field).
-		WithHint("holdfast get templates")
-}
-
 func unusedSite(ctx context.Context, q *db.Queries, key fleet.ObjectKey) error {
 	if err := emptyOfReplicas(ctx, q, key); err != nil {
 		return err
 	}
 	n, err := q.CountObjectsIn(ctx, db.CountObjectsInParams{Kind: string(fleet.KindInstance), Scope: key.Name})
-	return usedBy(n, err, key)
-}
-
-func unusedTemplate(ctx context.Context, q *db.Queries, key fleet.ObjectKey) error {
-	n, err := q.InstancesOfTemplate(ctx, key.Name)
 	return usedBy(n, err, key)
 }
 

@@ -1,0 +1,20 @@
+package postgres
+
+import (
+	"math"
+	"time"
+)
+
+// textOf is never nil: NULL is no empty list.
+func textOf[T ~string](list []T) []string {
+	out := make([]string, len(list))
+	for i, v := range list {
+		out[i] = string(v)
+	}
+	return out
+}
+
+// waveNumber is one that the schema can hold; there are MaxFleetWaves and one at most.
+func waveNumber(n int) int32 { return int32(min(max(n, 0), math.MaxInt32)) }
+
+func secondsOf(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
