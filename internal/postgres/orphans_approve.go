@@ -26,16 +26,16 @@ type OrphanApproval struct {
 // refuses the whole request; what was approved before stays so.
 func (s *Store) ApproveOrphans(ctx context.Context, in OrphanApproval) (*Operation, error) {
 	of := ReconcileRequest{Node: in.Node}
-	var nodes []db.Node
+	var found []db.Node
 	var site *fleet.Object
 	ops, err := s.request(ctx, "approve orphans of "+string(in.Node), in.Request, func(q *db.Queries) (err error) {
-		nodes, site, err = lockNodes(ctx, q, of)
+		found, site, err = lockNodes(ctx, q, of)
 		return err
 	}, func(q *db.Queries) ([]Operation, error) {
 		if !in.ofSite(site) {
 			return nil, of.missing()
 		}
-		a := approving{OrphanApproval: in, q: q, node: nodes[0], site: site}
+		a := approving{OrphanApproval: in, q: q, node: found[0], site: site}
 		err := a.approve(ctx)
 		return a.operations, err
 	})

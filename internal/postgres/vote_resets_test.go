@@ -100,11 +100,11 @@ func TestResetVotes(t *testing.T) {
 		require.Equal(t, []int64{r.Number, r.Epoch}, []int64{after.Resets, after.ResetEpoch})
 		b.exec(`UPDATE nodes SET counters = jsonb_build_object('lease_resets', $1::bigint, 'lease_reset_from', 9000) WHERE name = 'plant-a'`, r.Number)
 		require.NoError(t, b.RevokeNode(t.Context(), nodeB))
-		nodes, err := b.NodesReset(t.Context(), plant)
+		seen, err := b.NodesReset(t.Context(), plant)
 		require.NoError(t, err)
 		require.Equal(t, []postgres.NodeReset{
 			{Node: nodeA, Enrolled: true, Number: r.Number, From: 9000}, {Node: nodeB, Enrolled: true, Revoked: true},
-		}, nodes)
+		}, seen)
 	})
 }
 
