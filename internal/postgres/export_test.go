@@ -7,24 +7,11 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
 
 // MaxConns is how many connections a store has.
 const MaxConns = maxConns
-
-// HoldPlacement has nobody choose nodes until what it gives is called.
-func (s *Store) HoldPlacement(ctx context.Context) (release func() error, err error) {
-	tx, err := s.pool.Begin(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return func() error { return tx.Rollback(ctx) }, lock(ctx, db.New(tx), []fleet.ObjectKey{placementKey})
-}
-
-// WhenLooked has a function called between what each visit of a deployment sees and what it does.
-func (s *Store) WhenLooked(do func(fleet.DeploymentName)) { s.looked = do }
 
 // CountQueries has a store's reads counted from here on.
 func (s *Store) CountQueries() *atomic.Int64 {
