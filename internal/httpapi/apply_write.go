@@ -11,6 +11,8 @@ import (
 	"github.com/holdfast-io/holdfast/internal/compose"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
+	"github.com/holdfast-io/holdfast/internal/postgres/deployments"
 )
 
 // writesAtOnce is how many instances or deployments of an apply are written at the same time.
@@ -144,7 +146,7 @@ func writtenOutput(written postgres.Written, err error) (*acceptedOutput, error)
 }
 
 func (a *applying) putInstanceOf(ctx context.Context, o *planned, w postgres.Write) (*acceptedOutput, error) {
-	c := postgres.InstanceChange{Write: w, Spec: o.spec, Release: a.r.deploy, Reason: o.put.Reason}
+	c := deliveries.InstanceChange{Write: w, Spec: o.spec, Release: a.r.deploy, Reason: o.put.Reason}
 	if c.Reason == "" {
 		c.Reason = a.r.head.Reason
 	}
@@ -166,7 +168,7 @@ func (a *applying) putInstanceOf(ctx context.Context, o *planned, w postgres.Wri
 }
 
 func (a *applying) removeInstance(ctx context.Context, w postgres.Write) (*acceptedOutput, error) {
-	started, err := a.store.TurnInstance(ctx, postgres.InstanceTurn{Write: w, Kind: fleet.OperationDelete, Reason: a.r.head.Reason})
+	started, err := a.store.TurnInstance(ctx, deliveries.InstanceTurn{Write: w, Kind: fleet.OperationDelete, Reason: a.r.head.Reason})
 	if err != nil {
 		return nil, err
 	}
@@ -174,7 +176,7 @@ func (a *applying) removeInstance(ctx context.Context, w postgres.Write) (*accep
 }
 
 func (a *applying) removeDeployment(ctx context.Context, w postgres.Write) (*acceptedOutput, error) {
-	started, err := a.store.TurnDeployment(ctx, postgres.DeploymentTurn{Write: w, Kind: fleet.OperationDestroy, Reason: a.r.head.Reason})
+	started, err := a.store.TurnDeployment(ctx, deployments.DeploymentTurn{Write: w, Kind: fleet.OperationDestroy, Reason: a.r.head.Reason})
 	if err != nil {
 		return nil, err
 	}

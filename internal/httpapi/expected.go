@@ -12,16 +12,16 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/identity"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/reconcile"
 	"github.com/holdfast-io/holdfast/internal/strangers"
 )
 
 // pass finds the comparison whose token a request carries (N86: only an authenticated set
 // is acted upon). The token opens the site that it was made for and no other.
-func (s *server) pass(r *http.Request) (postgres.ReconcilePass, error) {
+func (s *server) pass(r *http.Request) (reconcile.ReconcilePass, error) {
 	token, err := bearer(r)
 	if err != nil {
-		return postgres.ReconcilePass{}, err
+		return reconcile.ReconcilePass{}, err
 	}
 	hash := identity.HashToken(token)
 	pass, err := s.store.ReconcileOf(r.Context(), hash[:], s.pendingTTL)
@@ -113,8 +113,8 @@ func (s *server) tickets(w http.ResponseWriter, r *http.Request) error {
 	return answerJSON(w, http.StatusOK, ticketsAnswer{commands})
 }
 
-func (s *server) makeTickets(ctx context.Context, pass postgres.ReconcilePass, names []fleet.InstanceName) ([]fleet.RefreshDeploymentCommand, error) {
-	ask := postgres.TicketRequest{Pass: pass, Names: names, Life: s.pendingTTL}
+func (s *server) makeTickets(ctx context.Context, pass reconcile.ReconcilePass, names []fleet.InstanceName) ([]fleet.RefreshDeploymentCommand, error) {
+	ask := reconcile.TicketRequest{Pass: pass, Names: names, Life: s.pendingTTL}
 	var tokens []string
 	for range names {
 		token, hash, err := identity.NewToken(ticketTokenBytes)

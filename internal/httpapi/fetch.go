@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/compose"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/identity"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
 	"github.com/holdfast-io/holdfast/internal/strangers"
 )
 
@@ -35,12 +35,12 @@ const (
 
 // fetchable finds what an id stands for and checks the token: a dead id is not_found
 // whatever the token, a live one with another token is unauthenticated (N91).
-func (s *server) fetchable(r *http.Request) (postgres.FetchContent, error) {
+func (s *server) fetchable(r *http.Request) (deliveries.FetchContent, error) {
 	id := chi.URLParam(r, "id")
 	dead := fleet.Errorf(fleet.NotFound, "no delivery is open under this id")
 	if !fleet.ValidID(id) {
 		s.metrics.fetchNo.WithLabelValues(refusedDead).Inc()
-		return postgres.FetchContent{}, dead
+		return deliveries.FetchContent{}, dead
 	}
 	found, err := s.store.Fetchable(r.Context(), id)
 	if fleet.KindOf(err) == fleet.NotFound && err != nil {
@@ -55,7 +55,7 @@ func (s *server) fetchable(r *http.Request) (postgres.FetchContent, error) {
 }
 
 // opens checks the token of a request, and returns the node that it was sealed to.
-func (s *server) opens(r *http.Request, tokens []postgres.FetchToken) (fleet.NodeName, error) {
+func (s *server) opens(r *http.Request, tokens []deliveries.FetchToken) (fleet.NodeName, error) {
 	token, err := bearer(r)
 	node, matches := whoseToken(token, tokens)
 	if err == nil && !matches {
@@ -70,7 +70,7 @@ func (s *server) opens(r *http.Request, tokens []postgres.FetchToken) (fleet.Nod
 }
 
 // whoseToken looks at every token, so that its time tells nothing about which one is near.
-func whoseToken(token string, tokens []postgres.FetchToken) (node fleet.NodeName, matches bool) {
+func whoseToken(token string, tokens []deliveries.FetchToken) (node fleet.NodeName, matches bool) {
 	for _, t := range tokens {
 		if identity.TokenMatches(token, t.Hash) {
 			node, matches = t.Node, true

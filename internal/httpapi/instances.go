@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/declare"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
 )
 
 // InstanceParams name an instance of a site.
@@ -99,8 +100,8 @@ func (s *server) putInstance(ctx context.Context, in *putInstanceInput) (out *ac
 
 // changeFrom makes the store's change of a request: everything is checked, and its bodies
 // are stored, before the transaction begins.
-func (s *server) changeFrom(ctx context.Context, key fleet.ObjectKey, in *putInstanceInput, raw []byte) (postgres.InstanceChange, error) {
-	c := postgres.InstanceChange{Release: in.Deploy}
+func (s *server) changeFrom(ctx context.Context, key fleet.ObjectKey, in *putInstanceInput, raw []byte) (deliveries.InstanceChange, error) {
+	c := deliveries.InstanceChange{Release: in.Deploy}
 	put := api.InstancePut{Project: in.Project}
 	var doc documents
 	if err := envelope(raw, map[string]*[]byte{"config": &doc.config, "overrides": &doc.overrides}, &put); err != nil {
@@ -174,7 +175,7 @@ func durabilityOf(asked fleet.Durability, site fleet.SiteSpec) fleet.Durability 
 }
 
 // fillContent stores the bodies of a spec, and gives it and its revision their hashes.
-func (s *server) fillContent(ctx context.Context, c *postgres.InstanceChange, doc documents) error {
+func (s *server) fillContent(ctx context.Context, c *deliveries.InstanceChange, doc documents) error {
 	switch {
 	case c.Spec.Config != nil:
 		content, err := s.canonical(ctx, c.Project, compose.Layer{Name: "/config", JSON: doc.config})
@@ -198,7 +199,7 @@ func (s *server) fillContent(ctx context.Context, c *postgres.InstanceChange, do
 }
 
 // resolve gives a change the content that its spec stands for, from what is stored.
-func (s *server) resolve(ctx context.Context, c *postgres.InstanceChange) error {
+func (s *server) resolve(ctx context.Context, c *deliveries.InstanceChange) error {
 	switch {
 	case c.Spec.Config != nil:
 		c.Content = *c.Spec.Config

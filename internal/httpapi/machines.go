@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/identity"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
 	"github.com/holdfast-io/holdfast/internal/strangers"
 )
 
@@ -110,7 +110,7 @@ func (s *server) enrol(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	hash := identity.HashToken(in.JoinToken)
-	welcome, err := s.store.Enrol(r.Context(), postgres.Enrolment{
+	welcome, err := s.store.Enrol(r.Context(), nodes.Enrolment{
 		JoinTokenHash: hash[:], Node: in.Node, Site: in.Site, SigningKey: signing[:], SealingKey: sealing[:],
 	})
 	if err != nil {
@@ -121,14 +121,14 @@ func (s *server) enrol(w http.ResponseWriter, r *http.Request) error {
 }
 
 // node verifies that a request was signed by the node that its path names.
-func (s *server) node(r *http.Request) (postgres.Node, error) {
-	var found postgres.Node
+func (s *server) node(r *http.Request) (nodes.Node, error) {
+	var found nodes.Node
 	token, err := bearer(r)
 	if err != nil {
 		return found, err
 	}
 	claims, err := identity.VerifyByAny(identity.RegionAudience, token, func(name fleet.NodeName) ([]ed25519.PublicKey, error) {
-		rows, err := s.store.ListNodes(r.Context(), postgres.NodeFilter{Name: name}, "", 1)
+		rows, err := s.store.ListNodes(r.Context(), nodes.NodeFilter{Name: name}, "", 1)
 		if err != nil {
 			return nil, err
 		}
@@ -188,7 +188,7 @@ func (s *server) nodeStartedCall(w http.ResponseWriter, r *http.Request) error {
 	if in.StartID == "" || len(in.StartID) > maxStartID {
 		return fleet.Errorf(fleet.Invalid, "invalid startId: want 1 to %d bytes", maxStartID).At("/startId")
 	}
-	welcome, err := s.held(r.Context(), postgres.NodeReport{Node: node.Name, StartID: in.StartID, Instances: in.Instances})
+	welcome, err := s.held(r.Context(), nodes.NodeReport{Node: node.Name, StartID: in.StartID, Instances: in.Instances})
 	if err != nil {
 		return err
 	}
@@ -200,10 +200,10 @@ func (s *server) nodeStartedCall(w http.ResponseWriter, r *http.Request) error {
 	return answerJSON(w, http.StatusOK, welcome)
 }
 
-func (s *server) held(ctx context.Context, said postgres.NodeReport) (postgres.Welcome, error) {
+func (s *server) held(ctx context.Context, said nodes.NodeReport) (nodes.Welcome, error) {
 	for _, i := range said.Instances {
 		if err := fleet.ValidateName("/instances", string(i.Instance)); err != nil {
-			return postgres.Welcome{}, err
+			return nodes.Welcome{}, err
 		}
 	}
 	return s.store.HeldBy(ctx, said)
@@ -259,7 +259,7 @@ func (s *server) nodeReports(w http.ResponseWriter, r *http.Request) error {
 	if err := s.counted(r.Context(), node.Name, in.Counters); err != nil {
 		return err
 	}
-	welcome, err := s.held(r.Context(), postgres.NodeReport{Node: node.Name, Instances: in.Instances})
+	welcome, err := s.held(r.Context(), nodes.NodeReport{Node: node.Name, Instances: in.Instances})
 	if err != nil {
 		return err
 	}

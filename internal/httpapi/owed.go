@@ -6,7 +6,8 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
+	"github.com/holdfast-io/holdfast/internal/postgres/reconcile"
 )
 
 // nodeOwed tells a node that is about to be active which of what it would start is deleted or
@@ -28,7 +29,7 @@ func (s *server) nodeOwed(w http.ResponseWriter, r *http.Request) error {
 	}
 	owed, err := s.owedTo(r.Context(), node, in.Instances)
 	if err == nil && !in.Again {
-		owed, err = s.withTickets(r.Context(), postgres.ReconcilePass{Node: node.Name, Site: node.Site}, owed)
+		owed, err = s.withTickets(r.Context(), reconcile.ReconcilePass{Node: node.Name, Site: node.Site}, owed)
 	}
 	if err != nil {
 		return err
@@ -36,7 +37,7 @@ func (s *server) nodeOwed(w http.ResponseWriter, r *http.Request) error {
 	return answerJSON(w, http.StatusOK, ticketsAnswer{owed})
 }
 
-func (s *server) owedTo(ctx context.Context, node postgres.Node, starts []fleet.Extra) ([]fleet.RefreshDeploymentCommand, error) {
+func (s *server) owedTo(ctx context.Context, node nodes.Node, starts []fleet.Extra) ([]fleet.RefreshDeploymentCommand, error) {
 	held := make(map[fleet.InstanceName]fleet.Version, len(starts))
 	names := make([]fleet.InstanceName, len(starts))
 	for i, e := range starts {
@@ -57,7 +58,7 @@ func (s *server) owedTo(ctx context.Context, node postgres.Node, starts []fleet.
 
 // withTickets adds the means to fetch what is deployed of some. What is on its way only has
 // none, and what has not changed but for being disabled needs none.
-func (s *server) withTickets(ctx context.Context, of postgres.ReconcilePass, owed []fleet.RefreshDeploymentCommand) ([]fleet.RefreshDeploymentCommand, error) {
+func (s *server) withTickets(ctx context.Context, of reconcile.ReconcilePass, owed []fleet.RefreshDeploymentCommand) ([]fleet.RefreshDeploymentCommand, error) {
 	var names []fleet.InstanceName
 	for _, stop := range owed {
 		if stop.Revision.Action != fleet.ActionDelete {

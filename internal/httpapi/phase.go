@@ -7,7 +7,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
 )
 
 // The phases of an instance.
@@ -24,7 +24,7 @@ const (
 // instanceSeen is what the status of an instance is decided from.
 type instanceSeen struct {
 	object fleet.Object
-	postgres.InstanceView
+	deliveries.InstanceView
 }
 
 // phaseRules are tried in order; the first that holds names the phase.
@@ -89,7 +89,7 @@ func (i instanceSeen) holding() int {
 }
 
 // active is the node that may run the instance; nil when there is none.
-func (i instanceSeen) active() *postgres.HeldView {
+func (i instanceSeen) active() *deliveries.HeldView {
 	for n := range i.Nodes {
 		if i.Nodes[n].Node == i.Lease.Holder {
 			return &i.Nodes[n]
@@ -150,7 +150,7 @@ func (i instanceSeen) synced() api.Condition {
 	return c
 }
 
-func endOf(d postgres.Delivery) time.Time {
+func endOf(d deliveries.Delivery) time.Time {
 	if d.EndedAt != nil {
 		return *d.EndedAt
 	}

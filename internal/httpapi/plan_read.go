@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/declare"
 	"github.com/holdfast-io/holdfast/internal/definition"
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/plans"
 )
 
 const (
@@ -49,10 +49,10 @@ type planned struct {
 	fleet        plannedFleet
 	deployment   plannedDeployment
 
-	now      *postgres.Standing // nil when there is none
-	before   *decide.PlanSeen   // of it
-	next     int64              // the generation that a template will have
-	declared []byte             // the spec that is written, canonical
+	now      *plans.Standing  // nil when there is none
+	before   *decide.PlanSeen // of it
+	next     int64            // the generation that a template will have
+	declared []byte           // the spec that is written, canonical
 	action   string
 	releases bool
 	// unreleased: nothing but the release is left to do.

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/identity"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
 )
 
 type rotateKeyOutput struct {
@@ -34,7 +34,7 @@ func (s *server) rotateKey(ctx context.Context, in *revokeNodeInput) (*rotateKey
 	return &rotateKeyOutput{Status: http.StatusAccepted, Body: nodeView(n, site.holder)}, err
 }
 
-func keyView(n postgres.Node) *api.NodeKey {
+func keyView(n nodes.Node) *api.NodeKey {
 	if n.EnrolledAt == nil || n.RevokedAt != nil {
 		return nil
 	}
@@ -84,7 +84,7 @@ func (s *server) nodeKey(w http.ResponseWriter, r *http.Request) error {
 	if subtle.ConstantTimeCompare(node.SigningKey, signing[:]) == 1 {
 		return answerJSON(w, http.StatusOK, keyAnswer{Confirmed: true})
 	}
-	err = s.store.OfferKey(r.Context(), postgres.KeyOffer{
+	err = s.store.OfferKey(r.Context(), nodes.KeyOffer{
 		Node: node.Name, Signer: node.SigningKey, Signing: signing[:], Sealing: sealing[:],
 	})
 	if fleet.KindOf(err) == fleet.Conflict {

@@ -14,7 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
+	"github.com/holdfast-io/holdfast/internal/postgres/fleets"
+	"github.com/holdfast-io/holdfast/internal/store"
 	"github.com/holdfast-io/holdfast/internal/testkit"
 )
 
@@ -26,7 +28,7 @@ const benchSites = 10
 // item costs; the first delivery of all is not counted.
 func BenchmarkBatch500(b *testing.B) {
 	url := testkit.DatabaseURL(b)
-	s, err := postgres.Open(b.Context(), url, testkit.Region)
+	s, err := store.Open(b.Context(), url, testkit.Region)
 	require.NoError(b, err)
 	b.Cleanup(s.Close)
 	raw, err := pgxpool.New(b.Context(), url)
@@ -82,7 +84,7 @@ func (x *benchmark) backends() time.Duration {
 
 type benchmark struct {
 	*testing.B
-	s     *postgres.Store
+	s     *store.Store
 	raw   *pgxpool.Pool
 	steps map[string]time.Duration
 }
@@ -112,7 +114,9 @@ func (x *benchmark) declare() {
 	x.exec("UPDATE nodes SET sealing_key = decode(repeat('ab', 32), 'hex'), enrolled_at = now()")
 }
 
-func benchSite(n int) fleet.SiteName { return fleet.SiteName(fmt.Sprintf("plant-%d", n%benchSites)) }
+func benchSite(n int) fleet.SiteName {
+	return fleet.SiteName(fmt.Sprintf("plant-%d", n%benchSites))
+}
 
 // fleetRun starts a change of all instances.
 func (x *benchmark) fleetRun(run int64) {
@@ -132,16 +136,16 @@ func (x *benchmark) batch(n int) {
 	}
 	id, site := batchID(n+1), benchSite(n)
 	x.StartTimer()
-	var targets []postgres.FleetTarget
+	var targets []fleets.FleetTarget
 	x.timed("targets", func() error {
 		_, err := x.s.GetFleetRun(x.Context(), rollout, run)
 		require.NoError(x, err)
-		targets, err = x.s.FleetTargets(x.Context(), postgres.FleetPage{
+		targets, err = x.s.FleetTargets(x.Context(), fleets.FleetPage{
 			Fleet: rollout, Run: run, Wave: 1, Site: site, State: fleet.FleetTargetWaiting, Limit: fleet.MaxBatchItems,
 		})
 		return err
 	})
-	var out postgres.BatchReleased
+	var out deliveries.BatchReleased
 	r := releaseOf(id, x.compose(targets, n)...)
 	r.Site, r.FleetRun = site, run
 	x.timed("release", func() (err error) {
@@ -164,14 +168,14 @@ func (x *benchmark) batch(n int) {
 }
 
 // compose makes of each target a small body of overrides, and one of 4 KB.
-func (x *benchmark) compose(targets []postgres.FleetTarget, n int) []postgres.BatchChange {
-	items := make([]postgres.BatchChange, len(targets))
+func (x *benchmark) compose(targets []fleets.FleetTarget, n int) []deliveries.BatchChange {
+	items := make([]deliveries.BatchChange, len(targets))
 	overrides, configs := make([][]byte, len(targets)), make([][]byte, len(targets))
 	for i, t := range targets {
 		overrides[i] = fmt.Appendf(nil, `{"name":%q,"round":%d}`, t.Instance, n)
 		configs[i] = fmt.Appendf(nil, `{"name":%q,"round":%d,"text":%q}`, t.Instance, n, benchText)
 		own, content := jsonOf(string(overrides[i])), jsonOf(string(configs[i]))
-		items[i] = postgres.BatchChange{
+		items[i] = deliveries.BatchChange{
 			Instance: t.Instance, Generation: t.Generation, Content: content, Spec: fleet.InstanceSpec{
 				Template: "bench", TemplateGeneration: 1, Overrides: &own, Enabled: true, Durability: fleet.DurabilitySync,
 			},

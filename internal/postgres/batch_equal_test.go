@@ -9,7 +9,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
 )
 
 // way is one of the two ways in which a revision comes to its nodes.
@@ -120,7 +120,7 @@ func (w *walked) end() {
 
 func (w *walked) lose() {
 	w.see()
-	err := w.CloseLost(w.ctx(), postgres.OpenSubject{Site: plant, Instance: w.of.Instance, Run: w.of.Run}, fleet.OperationRunning, "workflow_terminated")
+	err := w.CloseLost(w.ctx(), deliveries.OpenSubject{Site: plant, Instance: w.of.Instance, Run: w.of.Run}, fleet.OperationRunning, "workflow_terminated")
 	require.NoError(w.t, err)
 }
 
@@ -139,7 +139,7 @@ func (w *batched) claim() {
 	spec, content := w.specOf(w.name)
 	o, err := w.GetObject(w.ctx(), keyOf(w.name))
 	require.NoError(w.t, err)
-	r := alone(releaseOf(w.id, postgres.BatchChange{Instance: w.name, Generation: o.Generation, Spec: spec, Content: content}))
+	r := alone(releaseOf(w.id, deliveries.BatchChange{Instance: w.name, Generation: o.Generation, Spec: spec, Content: content}))
 	require.Equal(w.t, 1, w.release(r).Claimed)
 	w.last = fleet.BatchItem{
 		DeploymentID: scan[string](w.bench, "SELECT id FROM deliveries WHERE name = $1 AND state = 'open'", w.name), Instance: w.name,
@@ -161,7 +161,9 @@ func (w *batched) took(node fleet.NodeName) {
 	w.say(node, r)
 }
 
-func (w *batched) refused(node fleet.NodeName, kind fleet.Kind) { w.say(node, refusedBy(w.last, kind)) }
+func (w *batched) refused(node fleet.NodeName, kind fleet.Kind) {
+	w.say(node, refusedBy(w.last, kind))
+}
 
 func (w *batched) silent(node fleet.NodeName) {
 	require.NoError(w.t, w.MissBatch(w.ctx(), fleet.BatchMiss{

@@ -7,12 +7,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
 )
 
 var firstToken = sha256.Sum256([]byte("first"))
 
-func telling(r postgres.BatchRelease) postgres.BatchRelease {
+func telling(r deliveries.BatchRelease) deliveries.BatchRelease {
 	r.TokenHash = firstToken[:]
 	return r
 }
@@ -30,7 +30,7 @@ func (b *bench) toldRows(id fleet.BatchID) string {
 func TestReleaseBatchTells(t *testing.T) {
 	t.Parallel()
 	// One of them was released before, under an older era.
-	release := func(b *bench) postgres.BatchRelease {
+	release := func(b *bench) deliveries.BatchRelease {
 		names := b.instances(3)
 		b.put(`{"released":1}`, named("i001"))
 		b.exec("UPDATE region SET era = era + 1")
@@ -57,7 +57,7 @@ func TestReleaseBatchTells(t *testing.T) {
 		require.Equal(t, want, got)
 		tokens, err := at.BatchTokens(t.Context(), r.ID)
 		require.NoError(t, err)
-		require.Equal(t, []postgres.FetchToken{{Node: nodeA, Hash: firstToken[:]}}, tokens)
+		require.Equal(t, []deliveries.FetchToken{{Node: nodeA, Hash: firstToken[:]}}, tokens)
 	})
 
 	t.Run("once, and by a notify of its own when it is repeated", func(t *testing.T) {

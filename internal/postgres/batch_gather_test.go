@@ -10,11 +10,12 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
 )
 
-func (b *bench) gather(id fleet.BatchID) postgres.BatchGathered {
+func (b *bench) gather(id fleet.BatchID) deliveries.BatchGathered {
 	b.t.Helper()
-	out, err := b.GatherBatch(b.ctx(), postgres.BatchGather{
+	out, err := b.GatherBatch(b.ctx(), deliveries.BatchGather{
 		ID: id, Site: plant, Workflow: "deliver." + string(plant), Run: "gather-run", Build: "b1", Deadline: time.Hour, TTL: 5 * minute,
 	})
 	require.NoError(b.t, err)
@@ -22,7 +23,9 @@ func (b *bench) gather(id fleet.BatchID) postgres.BatchGathered {
 }
 
 // outbox counts what nobody has taken yet.
-func (b *bench) outbox() int64 { return scan[int64](b, `SELECT count(DISTINCT subject) FROM outbox`) }
+func (b *bench) outbox() int64 {
+	return scan[int64](b, `SELECT count(DISTINCT subject) FROM outbox`)
+}
 
 // N98, N16, N78, X2, X6, X25
 func TestGatherBatch(t *testing.T) {
@@ -79,7 +82,7 @@ func TestGatherBatch(t *testing.T) {
 		first := b.gather(batchID(1))
 		require.Equal(t, 1, first.Claimed)
 		require.ElementsMatch(t, []string{fleet.InstanceSubject(plant, "g0"), fleet.InstanceSubject(plant, "runs")}, first.Left)
-		again, err := b.TurnInstance(t.Context(), postgres.InstanceTurn{
+		again, err := b.TurnInstance(t.Context(), deliveries.InstanceTurn{
 			Write: postgres.Write{Request: postgres.Request{Actor: "ann", Limit: time.Hour}, Key: keyOf("g1")}, Kind: fleet.OperationDeploy,
 		})
 		require.NoError(t, err)
@@ -98,7 +101,7 @@ func TestGatherBatch(t *testing.T) {
 		}
 		b.endBatch(batchID(1))
 		for name, kind := range map[fleet.InstanceName]fleet.OperationKind{"g0": fleet.OperationDisable, "g1": fleet.OperationDelete} {
-			_, err := b.TurnInstance(t.Context(), postgres.InstanceTurn{
+			_, err := b.TurnInstance(t.Context(), deliveries.InstanceTurn{
 				Write: postgres.Write{Request: postgres.Request{Actor: "ann", Limit: time.Hour}, Key: keyOf(name)}, Kind: kind,
 			})
 			require.NoError(t, err)
@@ -143,7 +146,7 @@ func TestGatherBatch(t *testing.T) {
 		t.Parallel()
 		b, all := setupPuts(t, 1)
 		b.gather(batchID(1))
-		looked := postgres.OpenSubject{Site: plant, Instance: "g0", Run: "gather-run"}
+		looked := deliveries.OpenSubject{Site: plant, Instance: "g0", Run: "gather-run"}
 		require.NoError(t, b.CloseLost(t.Context(), looked, fleet.OperationFailed, "workflow_lost"))
 		require.Equal(t, fleet.OperationRunning, b.operation(all[0].Operation.ID).State)
 		require.Equal(t, "open", scan[string](b, `SELECT state FROM deliveries`))
@@ -158,7 +161,7 @@ func TestGatherBatch(t *testing.T) {
 		claimed := make([]int, 8)
 		for i := range claimed {
 			all.Go(func() {
-				out, err := b.GatherBatch(b.ctx(), postgres.BatchGather{
+				out, err := b.GatherBatch(b.ctx(), deliveries.BatchGather{
 					ID: batchID(i + 1), Site: plant, Workflow: "w", Run: fmt.Sprint("run-", i), Deadline: time.Hour, TTL: 5 * minute,
 				})
 				if err == nil {

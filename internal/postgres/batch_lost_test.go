@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
 )
 
 // X25
@@ -31,9 +32,13 @@ func TestLoseBatch(t *testing.T) {
 			id, names := b.started(2)
 			steps := []func(){
 				func() { b.tell(id, nodeA) },
-				func() { require.NoError(t, b.RecordBatch(t.Context(), id, nodeA, takenAll(b.items(id, nodeA)))) },
+				func() {
+					require.NoError(t, b.RecordBatch(t.Context(), id, nodeA, takenAll(b.items(id, nodeA))))
+				},
 				func() { b.tell(id, nodeB) },
-				func() { require.NoError(t, b.RecordBatch(t.Context(), id, nodeB, takenAll(b.items(id, nodeB)))) },
+				func() {
+					require.NoError(t, b.RecordBatch(t.Context(), id, nodeB, takenAll(b.items(id, nodeB))))
+				},
 			}
 			for _, step := range steps[:at] {
 				step()
@@ -51,7 +56,7 @@ func TestLoseBatch(t *testing.T) {
 			require.NoError(t, err)
 			require.Len(t, wakes, 2)
 			require.Equal(t, fleet.BatchEnded{Failed: 2}, b.endBatch(id), "it stays lost")
-			out := b.deliver(releaseOf(batchID(2), postgres.BatchChange{Instance: names[0], Generation: 2, Revision: 1}))
+			out := b.deliver(releaseOf(batchID(2), deliveries.BatchChange{Instance: names[0], Generation: 2, Revision: 1}))
 			if at == len(steps) {
 				require.Zero(t, out.Succeeded, "nothing is left to do")
 			} else {
@@ -70,7 +75,7 @@ func TestLoseBatch(t *testing.T) {
 		b.loseBatch(id)
 		require.Equal(t, "failed 1 0 5 workflow_terminated", b.target(names[0]))
 		require.Equal(t, "waiting 1 0 1 workflow_terminated", b.target(names[1]))
-		b.release(releaseOf(batchID(2), postgres.BatchChange{Instance: names[1], Generation: 2, Revision: 1}))
+		b.release(releaseOf(batchID(2), deliveries.BatchChange{Instance: names[1], Generation: 2, Revision: 1}))
 		b.exec("UPDATE fleet_runs SET state = 'cancelled', ended_at = now()")
 		b.loseBatch(batchID(2))
 		require.Equal(t, "failed 1 0 2 workflow_terminated", b.target(names[1]))
@@ -129,7 +134,7 @@ func TestBatchesAtOnce(t *testing.T) {
 		b := setup(t)
 		names := b.instances(60)
 		const batches = 6
-		releases := make([]postgres.BatchRelease, batches)
+		releases := make([]deliveries.BatchRelease, batches)
 		for n := range releases {
 			items := b.changes(names, fmt.Sprint("b", n))
 			for i := range items {
@@ -169,7 +174,7 @@ func TestBatchesAtOnce(t *testing.T) {
 		b := setup(t)
 		names := b.instances(8)
 		items := b.changes(names, "new")
-		var out [8]postgres.BatchReleased
+		var out [8]deliveries.BatchReleased
 		require.NoError(t, atOnce(8, func(n int) (err error) {
 			out[n], err = b.ReleaseBatch(t.Context(), alone(releaseOf(batchID(1), items[n])))
 			return err
@@ -191,7 +196,7 @@ func TestBatchesAtOnce(t *testing.T) {
 		batch := func(n int) error {
 			for round := range rounds {
 				id := batchID(1000*n + round + 1)
-				items := make([]postgres.BatchChange, len(names))
+				items := make([]deliveries.BatchChange, len(names))
 				for i, name := range names {
 					o, err := b.GetObject(t.Context(), keyOf(name))
 					if err != nil {
@@ -199,7 +204,7 @@ func TestBatchesAtOnce(t *testing.T) {
 					}
 					content := jsonOf(`{"a":0}`)
 					spec := fleet.InstanceSpec{Config: &content, Enabled: round%2 == 0, Durability: fleet.DurabilitySync}
-					items[i] = postgres.BatchChange{Instance: name, Generation: o.Generation, Spec: spec, Content: content}
+					items[i] = deliveries.BatchChange{Instance: name, Generation: o.Generation, Spec: spec, Content: content}
 				}
 				if err := b.serveBatch(alone(releaseOf(id, items...))); err != nil {
 					return err
@@ -241,7 +246,7 @@ func TestBatchesAtOnce(t *testing.T) {
 }
 
 // serveBatch takes a batch all the way, whatever others do meanwhile.
-func (b *bench) serveBatch(r postgres.BatchRelease) error {
+func (b *bench) serveBatch(r deliveries.BatchRelease) error {
 	out, err := b.ReleaseBatch(b.ctx(), r)
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
 )
 
 // N98, X2, N18
@@ -75,7 +76,7 @@ func TestReleaseBatch(t *testing.T) {
 		items[3].Revision = 7
 		content := jsonOf(`{"nobody":"put it"}`)
 		items[4].Content, items[4].Spec.Config = content, &content
-		items[5] = postgres.BatchChange{Instance: "never", Generation: 1, Spec: items[5].Spec, Content: items[5].Content}
+		items[5] = deliveries.BatchChange{Instance: "never", Generation: 1, Spec: items[5].Spec, Content: items[5].Content}
 		out := b.release(releaseOf(batchID(1), items...))
 		require.Equal(t, 2, out.Claimed)
 		require.Equal(t, "failed 0 0 0 invalid", b.target(names[0]))
@@ -120,7 +121,7 @@ func TestReleaseBatch(t *testing.T) {
 		names := b.instances(2)
 		b.fleetOf(1, names...)
 		b.exec("UPDATE site_leases SET dropped = true")
-		require.Equal(t, postgres.BatchReleased{ID: batchID(1)}, b.release(releaseOf(batchID(1), b.changes(names, "new")...)))
+		require.Equal(t, deliveries.BatchReleased{ID: batchID(1)}, b.release(releaseOf(batchID(1), b.changes(names, "new")...)))
 		require.Equal(t, "failed 0 0 0 no_active_node", b.target(names[0]))
 		require.Equal(t, "ended", scan[string](b, "SELECT state FROM batches"))
 		b.exec("UPDATE fleet_runs SET state = 'superseded', ended_at = now()")
@@ -200,7 +201,7 @@ func TestReleaseBatch(t *testing.T) {
 		item := b.changeTo(press, `{"a":1}`)
 		_, err := b.ReleaseBatch(t.Context(), releaseOf(batchID(1), item, item))
 		refused(t, fleet.Invalid, err)
-		many := make([]postgres.BatchChange, fleet.MaxBatchItems+1)
+		many := make([]deliveries.BatchChange, fleet.MaxBatchItems+1)
 		for i := range many {
 			many[i].Instance = fleet.InstanceName(fmt.Sprint("n", i))
 		}
@@ -236,9 +237,13 @@ func TestBatchSuperseded(t *testing.T) {
 				b.release(releaseOf(id, b.changes(names, "new")...))
 				steps := []func(){
 					func() { b.tell(id, nodeA) },
-					func() { require.NoError(t, b.RecordBatch(t.Context(), id, nodeA, takenAll(b.items(id, nodeA)))) },
+					func() {
+						require.NoError(t, b.RecordBatch(t.Context(), id, nodeA, takenAll(b.items(id, nodeA))))
+					},
 					func() { b.tell(id, nodeB) },
-					func() { require.NoError(t, b.RecordBatch(t.Context(), id, nodeB, takenAll(b.items(id, nodeB)))) },
+					func() {
+						require.NoError(t, b.RecordBatch(t.Context(), id, nodeB, takenAll(b.items(id, nodeB))))
+					},
 				}
 				for i := range steps {
 					if i == at {

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
 )
 
 const rollout = fleet.FleetName("rollout")
@@ -20,12 +20,12 @@ func batchID(n int) fleet.BatchID { return fleet.BatchID(fmt.Sprintf("%032x", n)
 func keyOf(name fleet.InstanceName) fleet.ObjectKey { return fleet.InstanceKey(plant, name) }
 
 // instances puts n of them, each with a body of its own and nothing released.
-func (b *bench) instances(n int, edits ...func(*postgres.InstanceChange)) []fleet.InstanceName {
+func (b *bench) instances(n int, edits ...func(*deliveries.InstanceChange)) []fleet.InstanceName {
 	b.t.Helper()
 	names := make([]fleet.InstanceName, n)
 	for i := range names {
 		names[i] = fleet.InstanceName(fmt.Sprintf("i%03d", i))
-		b.put(fmt.Sprintf(`{"a":%d}`, i), append([]func(*postgres.InstanceChange){named(string(names[i])), unreleased}, edits...)...)
+		b.put(fmt.Sprintf(`{"a":%d}`, i), append([]func(*deliveries.InstanceChange){named(string(names[i])), unreleased}, edits...)...)
 	}
 	return names
 }
@@ -39,12 +39,12 @@ func (b *bench) fleetOf(run int64, names ...fleet.InstanceName) {
 }
 
 // changeTo is an item that gives an instance a new config, as it is now.
-func (b *bench) changeTo(name fleet.InstanceName, body string, edits ...func(*postgres.BatchChange)) postgres.BatchChange {
+func (b *bench) changeTo(name fleet.InstanceName, body string, edits ...func(*deliveries.BatchChange)) deliveries.BatchChange {
 	b.t.Helper()
 	_, err := b.PutBodies(b.ctx(), project, [][]byte{[]byte(body)})
 	require.NoError(b.t, err)
 	content := jsonOf(body)
-	c := postgres.BatchChange{
+	c := deliveries.BatchChange{
 		Instance: name, Content: content, Generation: 1,
 		Spec: fleet.InstanceSpec{Config: &content, Enabled: true, Durability: fleet.DurabilitySync},
 	}
@@ -57,24 +57,24 @@ func (b *bench) changeTo(name fleet.InstanceName, body string, edits ...func(*po
 	return c
 }
 
-func releaseOf(id fleet.BatchID, items ...postgres.BatchChange) postgres.BatchRelease {
-	return postgres.BatchRelease{
+func releaseOf(id fleet.BatchID, items ...deliveries.BatchChange) deliveries.BatchRelease {
+	return deliveries.BatchRelease{
 		ID: id, Site: plant, Fleet: rollout, FleetRun: 1, Workflow: "fleet-batches.rollout", Run: "batch-run", Actor: "ann",
 		Reason: "because", Deadline: time.Hour, TTL: 5 * minute, Items: items,
 	}
 }
 
-func alone(r postgres.BatchRelease) postgres.BatchRelease {
+func alone(r deliveries.BatchRelease) deliveries.BatchRelease {
 	r.Fleet, r.FleetRun = "", 0
 	return r
 }
 
-func staging(r postgres.BatchRelease) postgres.BatchRelease {
+func staging(r deliveries.BatchRelease) deliveries.BatchRelease {
 	r.Stage = true
 	return r
 }
 
-func (b *bench) release(r postgres.BatchRelease) postgres.BatchReleased {
+func (b *bench) release(r deliveries.BatchRelease) deliveries.BatchReleased {
 	b.t.Helper()
 	out, err := b.ReleaseBatch(b.ctx(), r)
 	require.NoError(b.t, err)
@@ -82,9 +82,9 @@ func (b *bench) release(r postgres.BatchRelease) postgres.BatchReleased {
 }
 
 // changes are new configs for all, that differ from each other.
-func (b *bench) changes(names []fleet.InstanceName, to string, edits ...func(*postgres.BatchChange)) []postgres.BatchChange {
+func (b *bench) changes(names []fleet.InstanceName, to string, edits ...func(*deliveries.BatchChange)) []deliveries.BatchChange {
 	b.t.Helper()
-	out := make([]postgres.BatchChange, len(names))
+	out := make([]deliveries.BatchChange, len(names))
 	for i, name := range names {
 		out[i] = b.changeTo(name, fmt.Sprintf(`{"a":%d,"to":%q}`, i, to), edits...)
 	}
@@ -143,7 +143,7 @@ func (b *bench) endBatch(id fleet.BatchID) fleet.BatchEnded {
 }
 
 // deliver takes a batch all the way.
-func (b *bench) deliver(r postgres.BatchRelease) fleet.BatchEnded {
+func (b *bench) deliver(r deliveries.BatchRelease) fleet.BatchEnded {
 	b.t.Helper()
 	for _, node := range b.release(r).Nodes {
 		b.apply(r.ID, node)

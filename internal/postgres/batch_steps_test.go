@@ -8,11 +8,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
 )
 
 // started has a batch of n claimed at the plant.
-func (b *bench) started(n int, edits ...func(*postgres.BatchChange)) (fleet.BatchID, []fleet.InstanceName) {
+func (b *bench) started(n int, edits ...func(*deliveries.BatchChange)) (fleet.BatchID, []fleet.InstanceName) {
 	b.t.Helper()
 	names := b.instances(n)
 	b.fleetOf(1, names...)
@@ -153,7 +153,7 @@ func TestBatchFetch(t *testing.T) {
 		require.NoError(t, err)
 		tokens, err := b.BatchTokens(t.Context(), id)
 		require.NoError(t, err)
-		want := []postgres.FetchToken{{Node: nodeA, Hash: sum[:]}}
+		want := []deliveries.FetchToken{{Node: nodeA, Hash: sum[:]}}
 		require.Equal(t, want, tokens)
 		item := b.items(id, nodeA)[0]
 		found, err := b.Fetchable(t.Context(), item.DeploymentID)
@@ -373,9 +373,9 @@ func TestStagedBatch(t *testing.T) {
 			(SELECT count(*) FROM pending), (SELECT count(*) FROM under_way)]`))
 		require.Empty(t, b.openSubjects(0))
 		require.Empty(t, b.observeAll(names))
-		items := make([]postgres.BatchChange, len(names))
+		items := make([]deliveries.BatchChange, len(names))
 		for i, name := range names {
-			items[i] = postgres.BatchChange{Instance: name, Generation: 2, Revision: 1}
+			items[i] = deliveries.BatchChange{Instance: name, Generation: 2, Revision: 1}
 		}
 		require.Equal(t, 3, b.deliver(releaseOf(batchID(2), items...)).Succeeded)
 		require.Equal(t, "succeeded 1 0 2 ", b.target(names[0]))
@@ -393,7 +393,7 @@ func TestStagedBatch(t *testing.T) {
 		b.deploy("2")
 		require.Equal(t, []string{"succeeded ", "staged not_applied", "succeeded "}, scan[[]string](b, `SELECT array_agg(state || ' ' ||
 			coalesce(settled_as, '') ORDER BY attempt) FROM deliveries`))
-		require.Zero(t, b.release(releaseOf(batchID(2), postgres.BatchChange{Instance: press, Generation: 3, Revision: 2})).Claimed)
+		require.Zero(t, b.release(releaseOf(batchID(2), deliveries.BatchChange{Instance: press, Generation: 3, Revision: 2})).Claimed)
 		require.Equal(t, "superseded 2 1 1 newer_revision", b.target(press))
 	})
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
 )
 
 // noise is n bytes that no two chunks of which are the same.
@@ -306,7 +307,7 @@ func TestBodyOfProject(t *testing.T) {
 	_, err = b.BodySize(t.Context(), project, hashOf(data))
 	refused(t, fleet.NotFound, err)
 	content := fleet.Content{Kind: fleet.ContentArtifact, Hash: hashOf(data), Size: int64(len(data))}
-	c := b.change(`{}`, func(c *postgres.InstanceChange) {
+	c := b.change(`{}`, func(c *deliveries.InstanceChange) {
 		c.Spec.Config, c.Spec.Artifact, c.Content = nil, &content, content
 	})
 	_, err = b.PutInstance(t.Context(), c)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
 )
 
 // N18
@@ -43,7 +44,7 @@ func TestNumbers(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		const writers = 24
-		changes := make([]postgres.InstanceChange, writers)
+		changes := make([]deliveries.InstanceChange, writers)
 		for i := range changes {
 			changes[i] = b.change(fmt.Sprintf(`{"a":%d}`, i))
 			changes[i].DryRun = i%4 == 1
@@ -214,7 +215,7 @@ func TestSupersede(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		b.put(`{"a":0}`)
-		changes := make([]postgres.InstanceChange, 10)
+		changes := make([]deliveries.InstanceChange, 10)
 		for i := range changes {
 			changes[i] = b.change(fmt.Sprintf(`{"a":%d}`, i+1))
 		}
@@ -368,7 +369,7 @@ func TestOutbox(t *testing.T) {
 		b := setup(t)
 		b.put(`{"a":0}`)
 		const writers = 30
-		changes := make([]postgres.InstanceChange, writers)
+		changes := make([]deliveries.InstanceChange, writers)
 		for i := range changes {
 			changes[i] = b.change(fmt.Sprintf(`{"a":%d}`, i+1))
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
 )
 
 // stopAt holds back whoever writes a table, until the function that it gives is called.
@@ -46,7 +47,7 @@ func TestCollectionMeetsANewReference(t *testing.T) {
 	t.Parallel()
 
 	// aged is a change of the press whose body is there, and too old.
-	aged := func(t *testing.T, edits ...func(*postgres.InstanceChange)) (*bench, postgres.InstanceChange) {
+	aged := func(t *testing.T, edits ...func(*deliveries.InstanceChange)) (*bench, deliveries.InstanceChange) {
 		b := setup(t)
 		c := b.change(`{"n":1}`, edits...)
 		b.age("25 hours")
@@ -69,8 +70,8 @@ func TestCollectionMeetsANewReference(t *testing.T) {
 		require.True(t, b.stored(`{"n":1}`))
 	})
 
-	for what, edit := range map[string]func(*postgres.InstanceChange){
-		"of a spec": unreleased, "of a revision": func(*postgres.InstanceChange) {},
+	for what, edit := range map[string]func(*deliveries.InstanceChange){
+		"of a spec": unreleased, "of a revision": func(*deliveries.InstanceChange) {},
 	} {
 		t.Run("the collection first: a write "+what+" is refused whole, and goes well when it is sent again", func(t *testing.T) {
 			t.Parallel()
@@ -220,12 +221,12 @@ func (b *bench) refer(dice int, name string, content fleet.Content) (err error) 
 		k := fleet.ObjectKey{Kind: fleet.KindTemplate, Name: name}
 		_, err = b.Declare(b.ctx(), writeOf(k), fleet.TemplateSpec{Base: content})
 	case 1:
-		_, err = b.TurnInstance(b.ctx(), postgres.InstanceTurn{Write: writeOf(key), Kind: fleet.OperationRollback, Revision: 1})
+		_, err = b.TurnInstance(b.ctx(), deliveries.InstanceTurn{Write: writeOf(key), Kind: fleet.OperationRollback, Revision: 1})
 		if fleet.KindOf(err) == fleet.NotFound { // not declared yet, or that revision was collected
 			return nil
 		}
 	default:
-		_, err = b.PutInstance(b.ctx(), postgres.InstanceChange{
+		_, err = b.PutInstance(b.ctx(), deliveries.InstanceChange{
 			Write: writeOf(key), Content: content, Release: dice > 6,
 			Spec: fleet.InstanceSpec{Config: &content, Enabled: true, Durability: fleet.DurabilityAsync},
 		})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
 )
 
 // collect takes pages of one kind until there is no more, and counts what went.
@@ -75,7 +76,7 @@ func TestCollectBodies(t *testing.T) {
 		}
 		_, err := b.Declare(b.ctx(), writeOf(fleet.ObjectKey{Kind: fleet.KindTemplate, Name: "furnace"}), fleet.TemplateSpec{Base: base})
 		require.NoError(t, err)
-		b.put(merged, func(c *postgres.InstanceChange) {
+		b.put(merged, func(c *deliveries.InstanceChange) {
 			c.Spec.Config, c.Spec.Template, c.Spec.TemplateGeneration, c.Spec.Overrides = nil, "furnace", 1, &overrides
 		})
 		b.put(`{"spec":1}`, named("other"), unreleased)
@@ -342,7 +343,7 @@ func TestCollectOperations(t *testing.T) {
 	b.put(`{"n":1}`)
 	b.deploy("1")
 	b.put(`{"n":2}`)
-	byDoor := postgres.InstanceTurn{Write: writeOf(pressKey), Kind: fleet.OperationDisable}
+	byDoor := deliveries.InstanceTurn{Write: writeOf(pressKey), Kind: fleet.OperationDisable}
 	byDoor.Door = postgres.Door{Workflow: "door", Run: "r"}
 	untold, err := b.TurnInstance(b.ctx(), byDoor)
 	require.NoError(t, err)

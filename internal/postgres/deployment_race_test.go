@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deployments"
 )
 
 // visitAs is one look of the entity of any deployment.
@@ -19,8 +20,8 @@ func (b *bench) visitAs(name fleet.DeploymentName, run string) error {
 	return err
 }
 
-func ofName(name fleet.DeploymentName) func(*postgres.DeploymentPut) {
-	return func(p *postgres.DeploymentPut) { p.Key = fleet.DeploymentKey(name) }
+func ofName(name fleet.DeploymentName) func(*deployments.DeploymentPut) {
+	return func(p *deployments.DeploymentPut) { p.Key = fleet.DeploymentKey(name) }
 }
 
 // S32, X1, X2, X23: two servers, and any number of doors, at once.
@@ -132,7 +133,7 @@ func allowed(err error) error {
 }
 
 func (c *chaos) turn(kind fleet.OperationKind, n int) error {
-	_, err := c.TurnDeployment(c.t.Context(), postgres.DeploymentTurn{
+	_, err := c.TurnDeployment(c.t.Context(), deployments.DeploymentTurn{
 		Write: writeOf(fleet.DeploymentKey(c.name)), Kind: kind, Replicas: &n,
 	})
 	return allowed(err)

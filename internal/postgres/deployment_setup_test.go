@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deployments"
 )
 
 const (
@@ -71,9 +72,9 @@ func webSpec(replicas int) fleet.DeploymentSpec {
 }
 
 // deploymentPut is a PUT of the deployment web; edits come after the defaults.
-func (b *bench) deploymentPut(edits ...func(*postgres.DeploymentPut)) postgres.DeploymentPut {
+func (b *bench) deploymentPut(edits ...func(*deployments.DeploymentPut)) deployments.DeploymentPut {
 	b.t.Helper()
-	p := postgres.DeploymentPut{Write: writeOf(webKey), Spec: webSpec(2), Deploy: true, Reason: "because"}
+	p := deployments.DeploymentPut{Write: writeOf(webKey), Spec: webSpec(2), Deploy: true, Reason: "because"}
 	for _, edit := range edits {
 		edit(&p)
 	}
@@ -93,30 +94,30 @@ func (b *bench) define(spec fleet.DeploymentSpec) fleet.Content {
 	return jsonOf(string(body))
 }
 
-func (b *bench) putDeployment(edits ...func(*postgres.DeploymentPut)) postgres.Started {
+func (b *bench) putDeployment(edits ...func(*deployments.DeploymentPut)) postgres.Started {
 	b.t.Helper()
 	out, err := b.PutDeployment(b.ctx(), b.deploymentPut(edits...))
 	require.NoError(b.t, err)
 	return out
 }
 
-func asking(edit func(*fleet.DeploymentSpec)) func(*postgres.DeploymentPut) {
-	return func(p *postgres.DeploymentPut) { edit(&p.Spec) }
+func asking(edit func(*fleet.DeploymentSpec)) func(*deployments.DeploymentPut) {
+	return func(p *deployments.DeploymentPut) { edit(&p.Spec) }
 }
 
-func notReleased(p *postgres.DeploymentPut) { p.Deploy = false }
+func notReleased(p *deployments.DeploymentPut) { p.Deploy = false }
 
-func (b *bench) turnDeployment(kind fleet.OperationKind, edits ...func(*postgres.DeploymentTurn)) (postgres.Started, error) {
+func (b *bench) turnDeployment(kind fleet.OperationKind, edits ...func(*deployments.DeploymentTurn)) (postgres.Started, error) {
 	b.t.Helper()
-	t := postgres.DeploymentTurn{Write: writeOf(webKey), Kind: kind}
+	t := deployments.DeploymentTurn{Write: writeOf(webKey), Kind: kind}
 	for _, edit := range edits {
 		edit(&t)
 	}
 	return b.TurnDeployment(b.ctx(), t)
 }
 
-func to(n int) func(*postgres.DeploymentTurn) {
-	return func(t *postgres.DeploymentTurn) { t.Replicas = &n }
+func to(n int) func(*deployments.DeploymentTurn) {
+	return func(t *deployments.DeploymentTurn) { t.Replicas = &n }
 }
 
 // visit is one look of the entity.
@@ -185,9 +186,9 @@ func (b *bench) settles() fleet.DeploymentVisited {
 }
 
 // replicas lists those that have not ended, by id.
-func (b *bench) replicas() []postgres.Replica {
+func (b *bench) replicas() []deployments.Replica {
 	b.t.Helper()
-	all, err := b.ListReplicas(b.ctx(), postgres.ReplicaFilter{Deployment: web}, "", 1000)
+	all, err := b.ListReplicas(b.ctx(), deployments.ReplicaFilter{Deployment: web}, "", 1000)
 	require.NoError(b.t, err)
 	return all
 }
@@ -199,7 +200,7 @@ func (b *bench) seen() fleet.DeploymentSeen {
 	return seen
 }
 
-func (b *bench) viewed() postgres.DeploymentView {
+func (b *bench) viewed() deployments.DeploymentView {
 	b.t.Helper()
 	all, err := b.ViewDeployments(b.ctx(), string(web))
 	require.NoError(b.t, err)

@@ -8,12 +8,14 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deployments"
+	"github.com/holdfast-io/holdfast/internal/postgres/reconcile"
 )
 
 // due lists what the sweep would wake.
 func (b *bench) dueDeployments() []fleet.DeploymentName {
 	b.t.Helper()
-	out, err := b.DeploymentsDue(b.ctx(), postgres.DeploymentShard{Shards: 1}, "", 100)
+	out, err := b.DeploymentsDue(b.ctx(), deployments.DeploymentShard{Shards: 1}, "", 100)
 	require.NoError(b.t, err)
 	return out
 }
@@ -46,7 +48,7 @@ func TestDeploymentsDue(t *testing.T) {
 		b.putDeployment()
 		do()
 		require.Equal(t, webOnly, b.dueDeployments(), what)
-		none, err := b.DeploymentsDue(t.Context(), postgres.DeploymentShard{Shards: 1, Settle: time.Hour}, "", 100)
+		none, err := b.DeploymentsDue(t.Context(), deployments.DeploymentShard{Shards: 1, Settle: time.Hour}, "", 100)
 		require.NoError(t, err)
 		require.Empty(t, none, "it was looked at a moment ago: %s", what)
 		b.exec(`DELETE FROM operations`)
@@ -65,7 +67,7 @@ func TestDeploymentsDue(t *testing.T) {
 	found := 0
 	b.putDeployment()
 	for shard := range 3 {
-		part, err := b.DeploymentsDue(t.Context(), postgres.DeploymentShard{Shard: shard, Shards: 3}, "", 100)
+		part, err := b.DeploymentsDue(t.Context(), deployments.DeploymentShard{Shard: shard, Shards: 3}, "", 100)
 		require.NoError(t, err)
 		found += len(part)
 	}
@@ -144,7 +146,7 @@ func TestCollectDeployments(t *testing.T) {
 	left.Deployment, left.Revision = web, scan[int64](b, `SELECT min(revision) + 1 FROM deployment_revisions`)
 	b.tells(nodeA, left)
 	waits := func() int {
-		list, err := b.ListOrphans(b.ctx(), postgres.OrphanFilter{Node: nodeA, Project: project}, "", 10)
+		list, err := b.ListOrphans(b.ctx(), reconcile.OrphanFilter{Node: nodeA, Project: project}, "", 10)
 		require.NoError(t, err)
 		return len(list)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deployments"
 )
 
 // S6, S7, S8, S13, S34, S36, S40, S41, X2: from the PUT to RUNNING by what nodes say, and on from there.
@@ -101,7 +102,7 @@ func TestDeploymentReleases(t *testing.T) {
 	require.Nil(t, b.putDeployment().Operation, "the same again starts nothing")
 	require.EqualValues(t, 1, b.seen().ProcessVersion)
 
-	same := func(p *postgres.DeploymentPut) {
+	same := func(p *deployments.DeploymentPut) {
 		p.Definition = b.define(fleet.DeploymentSpec{Process: fleet.Process{Command: []string{"serve", "--by-the-type"}}})
 	}
 	require.NotNil(t, b.putDeployment(same).Operation, "its type's settings changed")
@@ -132,7 +133,7 @@ func TestDeploymentReleases(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, rest, 3)
 
-	twice := func(p *postgres.DeploymentPut) { p.Idempotency = postgres.Idempotency{Key: "k", Hash: []byte("h")} }
+	twice := func(p *deployments.DeploymentPut) { p.Idempotency = postgres.Idempotency{Key: "k", Hash: []byte("h")} }
 	one := b.putDeployment(twice, asking(func(s *fleet.DeploymentSpec) { s.Resources.CPU = 0.25 }))
 	require.Equal(t, one.Operation.ID, b.putDeployment(twice, asking(func(s *fleet.DeploymentSpec) { s.Resources.CPU = 0.25 })).Operation.ID) // X11
 }
@@ -155,8 +156,8 @@ func TestDeploymentEnds(t *testing.T) {
 	b.settles()
 	_, err = b.turnDeployment(fleet.OperationDestroy)
 	require.NoError(t, err)
-	for kind, edit := range map[fleet.OperationKind]func(*postgres.DeploymentTurn){
-		fleet.OperationConverge: func(*postgres.DeploymentTurn) {}, fleet.OperationScale: to(1), fleet.OperationRestart: func(*postgres.DeploymentTurn) {},
+	for kind, edit := range map[fleet.OperationKind]func(*deployments.DeploymentTurn){
+		fleet.OperationConverge: func(*deployments.DeploymentTurn) {}, fleet.OperationScale: to(1), fleet.OperationRestart: func(*deployments.DeploymentTurn) {},
 	} {
 		_, err := b.turnDeployment(kind, edit)
 		refused(t, fleet.IllegalState, err)
@@ -216,10 +217,10 @@ func TestDeploymentHistoryOfOneProject(t *testing.T) {
 	b.declareProject("red")
 	b.declareProject("blue")
 	put := func(who fleet.ProjectName) {
-		b.putDeployment(func(p *postgres.DeploymentPut) { p.Project, p.Actor = who, string(who) })
+		b.putDeployment(func(p *deployments.DeploymentPut) { p.Project, p.Actor = who, string(who) })
 	}
 	destroy := func(who fleet.ProjectName) {
-		_, err := b.turnDeployment(fleet.OperationDestroy, func(t *postgres.DeploymentTurn) { t.Project, t.Actor = who, string(who) })
+		_, err := b.turnDeployment(fleet.OperationDestroy, func(t *deployments.DeploymentTurn) { t.Project, t.Actor = who, string(who) })
 		require.NoError(t, err)
 	}
 	for range 2 {
@@ -358,7 +359,7 @@ func TestDeploymentDoors(t *testing.T) {
 	_, err = b.turnDeployment(fleet.OperationConverge)
 	refused(t, fleet.IllegalState, err)
 	b.putDeployment()
-	door := func(t *postgres.DeploymentTurn) {
+	door := func(t *deployments.DeploymentTurn) {
 		t.Door = postgres.Door{Workflow: "w", Run: "r"}
 	}
 	one, err := b.turnDeployment(fleet.OperationConverge, door)
@@ -741,12 +742,12 @@ func TestReplicaStartedAnew(t *testing.T) {
 func TestDeployOfWhatIsReleased(t *testing.T) {
 	t.Parallel()
 	b := setup(t).deployable()
-	deploy := func(edits ...func(*postgres.DeploymentPut)) (postgres.Started, error) {
+	deploy := func(edits ...func(*deployments.DeploymentPut)) (postgres.Started, error) {
 		p := b.deploymentPut(edits...)
 		p.Converge = true
 		return b.PutDeployment(t.Context(), p)
 	}
-	same := func(want fleet.OperationID, edits ...func(*postgres.DeploymentPut)) {
+	same := func(want fleet.OperationID, edits ...func(*deployments.DeploymentPut)) {
 		t.Helper()
 		out, err := deploy(edits...)
 		require.NoError(t, err)
@@ -764,7 +765,7 @@ func TestDeployOfWhatIsReleased(t *testing.T) {
 	require.NotEqual(t, first.Operation.ID, again.Operation.ID)
 	require.Equal(t, fleet.OperationConverge, again.Operation.Kind)
 	door := postgres.Door{Workflow: "door", Run: "run"}
-	own, err := deploy(func(p *postgres.DeploymentPut) { p.Door = door })
+	own, err := deploy(func(p *deployments.DeploymentPut) { p.Door = door })
 	require.NoError(t, err)
 	require.NotEqual(t, again.Operation.ID, own.Operation.ID, "a door is told of its own")
 
@@ -776,8 +777,8 @@ func TestDeployOfWhatIsReleased(t *testing.T) {
 	require.Equal(t, fleet.OperationSucceeded, b.operation(next.Operation.ID).State)
 }
 
-func keyedAs(key string) func(*postgres.DeploymentPut) {
-	return func(p *postgres.DeploymentPut) { p.Idempotency = postgres.Idempotency{Key: key, Hash: []byte("h")} }
+func keyedAs(key string) func(*deployments.DeploymentPut) {
+	return func(p *deployments.DeploymentPut) { p.Idempotency = postgres.Idempotency{Key: key, Hash: []byte("h")} }
 }
 
 // X13, S93: the door that deletes what was never released finds its operation when it asks again.
@@ -785,7 +786,7 @@ func TestDoorOfUnreleased(t *testing.T) {
 	t.Parallel()
 	b := setup(t).deployable()
 	b.putDeployment(notReleased)
-	byDoor := func(d *postgres.DeploymentTurn) { d.Door = postgres.Door{Workflow: "door", Run: "run"} }
+	byDoor := func(d *deployments.DeploymentTurn) { d.Door = postgres.Door{Workflow: "door", Run: "run"} }
 	first, err := b.turnDeployment(fleet.OperationDestroy, byDoor)
 	require.NoError(t, err)
 	require.Equal(t, []any{fleet.OperationSucceeded, "destroyed"}, []any{first.Operation.State, first.Operation.Reason})

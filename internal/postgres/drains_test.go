@@ -10,6 +10,8 @@ import (
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
 )
 
 const drainServer = "server-1"
@@ -34,18 +36,18 @@ func (b *bench) linkedBy(node fleet.NodeName, key string) fleet.ConnectionID {
 // ends has the server of a connection see it end.
 func (b *bench) ends(id fleet.ConnectionID, on fleet.ConnectionEvent) {
 	b.t.Helper()
-	require.NoError(b.t, b.MoveConnections(b.ctx(), drainServer, postgres.ConnectionMoves{Ended: map[fleet.ConnectionID]fleet.ConnectionEvent{id: on}}))
+	require.NoError(b.t, b.MoveConnections(b.ctx(), drainServer, nodes.ConnectionMoves{Ended: map[fleet.ConnectionID]fleet.ConnectionEvent{id: on}}))
 }
 
-func drainOf(node fleet.NodeName, seconds int64, edits ...func(*postgres.DrainRequest)) postgres.DrainRequest {
-	in := postgres.DrainRequest{Request: postgres.Request{Actor: "ada"}, Node: node, Order: fleet.DrainOrder{Reason: "new disk", DeadlineSeconds: seconds}}
+func drainOf(node fleet.NodeName, seconds int64, edits ...func(*nodes.DrainRequest)) nodes.DrainRequest {
+	in := nodes.DrainRequest{Request: postgres.Request{Actor: "ada"}, Node: node, Order: fleet.DrainOrder{Reason: "new disk", DeadlineSeconds: seconds}}
 	for _, f := range edits {
 		f(&in)
 	}
 	return in
 }
 
-func (b *bench) askDrain(in postgres.DrainRequest) postgres.Operation {
+func (b *bench) askDrain(in nodes.DrainRequest) postgres.Operation {
 	b.t.Helper()
 	op, err := b.AskNodeDrain(b.ctx(), in)
 	require.NoError(b.t, err)
@@ -61,7 +63,7 @@ func (b *bench) seeDrain(node fleet.NodeName) fleet.DrainSeen {
 
 func (b *bench) cordonOf(node fleet.NodeName) *time.Time {
 	b.t.Helper()
-	rows, err := b.ListNodes(b.ctx(), postgres.NodeFilter{Name: node}, "", 1)
+	rows, err := b.ListNodes(b.ctx(), nodes.NodeFilter{Name: node}, "", 1)
 	require.NoError(b.t, err)
 	require.Len(b.t, rows, 1)
 	return rows[0].CordonedAt
@@ -70,7 +72,7 @@ func (b *bench) cordonOf(node fleet.NodeName) *time.Time {
 func TestCordon(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	in := postgres.CordonRequest{Request: postgres.Request{Actor: "ada"}, Node: nodeB, Reason: "new disk"}
+	in := nodes.CordonRequest{Request: postgres.Request{Actor: "ada"}, Node: nodeB, Reason: "new disk"}
 	events := func() int64 { return scan[int64](b, "SELECT count(*) FROM events WHERE kind = 'node'") }
 
 	dry := in
@@ -104,7 +106,7 @@ func TestCordon(t *testing.T) {
 		`{"cordoned": false} {"reason": "new disk", "cordoned": true}`,
 		`{"reason": "new disk", "cordoned": true} {"cordoned": false}`,
 	}, scan[[]string](b, "SELECT array_agg(format('%s %s', before, after) ORDER BY seq) FROM events WHERE kind = 'node'"))
-	refused(t, fleet.NotFound, b.Cordon(t.Context(), postgres.CordonRequest{Node: "nobody"}))
+	refused(t, fleet.NotFound, b.Cordon(t.Context(), nodes.CordonRequest{Node: "nobody"}))
 }
 
 func TestAskNodeDrain(t *testing.T) {
@@ -119,7 +121,7 @@ func TestAskNodeDrain(t *testing.T) {
 		waiting, err := b.WaitingWakes(t.Context(), 0, 10)
 		require.NoError(t, err)
 		require.Contains(t, waiting, fleet.DrainSubject(nodeB))
-		open, err := b.OpenSubjects(t.Context(), postgres.OpenSubject{}, -time.Minute, 10)
+		open, err := b.OpenSubjects(t.Context(), deliveries.OpenSubject{}, -time.Minute, 10)
 		require.NoError(t, err)
 		require.Empty(t, open, "a node's operation was taken for that of an instance")
 	})
@@ -127,9 +129,9 @@ func TestAskNodeDrain(t *testing.T) {
 	t.Run("of a door or a key that asks twice opens one", func(t *testing.T) { // X13, X23
 		t.Parallel()
 		b := setup(t)
-		for _, in := range []postgres.DrainRequest{
-			drainOf(nodeB, 60, func(d *postgres.DrainRequest) { d.Door = postgres.Door{Workflow: "by-hand", Run: "run-7"} }),
-			drainOf(nodeB, 60, func(d *postgres.DrainRequest) { d.Idempotency = postgres.Idempotency{Key: "k", Hash: []byte("h")} }),
+		for _, in := range []nodes.DrainRequest{
+			drainOf(nodeB, 60, func(d *nodes.DrainRequest) { d.Door = postgres.Door{Workflow: "by-hand", Run: "run-7"} }),
+			drainOf(nodeB, 60, func(d *nodes.DrainRequest) { d.Idempotency = postgres.Idempotency{Key: "k", Hash: []byte("h")} }),
 		} {
 			ids := make([]fleet.OperationID, 4)
 			require.NoError(t, atOnce(len(ids), func(i int) error {
@@ -147,8 +149,8 @@ func TestAskNodeDrain(t *testing.T) {
 	t.Run("leaves nothing of a dry run, nor of a stranger's", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.askDrain(drainOf(nodeB, 60, func(d *postgres.DrainRequest) { d.DryRun = true }))
-		_, err := b.AskNodeDrain(t.Context(), drainOf(nodeB, 60, func(d *postgres.DrainRequest) { d.Project = "other" }))
+		b.askDrain(drainOf(nodeB, 60, func(d *nodes.DrainRequest) { d.DryRun = true }))
+		_, err := b.AskNodeDrain(t.Context(), drainOf(nodeB, 60, func(d *nodes.DrainRequest) { d.Project = "other" }))
 		refused(t, fleet.NotFound, err)
 		_, err = b.AskNodeDrain(t.Context(), drainOf("nobody", 60))
 		refused(t, fleet.NotFound, err)
@@ -164,7 +166,7 @@ func TestAskNodeDrain(t *testing.T) {
 		seen := b.seeDrain(nodeB)
 		later := b.askDrain(drainOf(nodeB, 600))
 		require.Equal(t, seen.Deadline, b.seeDrain(nodeB).Deadline)
-		b.askDrain(drainOf(nodeB, 10, func(d *postgres.DrainRequest) { d.Order.Force = true }))
+		b.askDrain(drainOf(nodeB, 10, func(d *nodes.DrainRequest) { d.Order.Force = true }))
 		now := b.seeDrain(nodeB)
 		require.Less(t, now.Left(), 11*time.Second)
 		require.True(t, now.Force)
@@ -177,7 +179,7 @@ func TestAskNodeDrain(t *testing.T) {
 		require.Equal(t, fleet.OperationSucceeded, b.operation(later.ID).State)
 		require.Empty(t, b.seeDrain(nodeB).Operation)
 		require.NotNil(t, b.cordonOf(nodeB), "it stays cordoned")
-		require.NoError(t, b.Uncordon(t.Context(), postgres.CordonRequest{Node: nodeB}))
+		require.NoError(t, b.Uncordon(t.Context(), nodes.CordonRequest{Node: nodeB}))
 	})
 }
 
@@ -186,7 +188,7 @@ func TestCancelDrain(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	first, second := b.askDrain(drainOf(nodeB, 60)), b.askDrain(drainOf(nodeB, 60))
-	refused(t, fleet.IllegalState, b.Uncordon(t.Context(), postgres.CordonRequest{Node: nodeB}))
+	refused(t, fleet.IllegalState, b.Uncordon(t.Context(), nodes.CordonRequest{Node: nodeB}))
 	ended, err := b.CancelOperation(t.Context(), second.ID)
 	require.NoError(t, err)
 	require.Equal(t, fleet.OperationCancelled, ended.State)
@@ -206,7 +208,7 @@ func TestCancelDrain(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, b.EndDrain(t.Context(), end))
 	require.NotNil(t, b.cordonOf(nodeB))
-	require.NoError(t, b.Uncordon(t.Context(), postgres.CordonRequest{Node: nodeB}))
+	require.NoError(t, b.Uncordon(t.Context(), nodes.CordonRequest{Node: nodeB}))
 }
 
 func TestDrainConnections(t *testing.T) {
@@ -278,7 +280,9 @@ func TestDrainConnections(t *testing.T) {
 // X5: a node whose connection the region's own stop ended is not taken for gone before it could be back.
 func TestDrainAfterRegionWasAway(t *testing.T) {
 	t.Parallel()
-	rule := func(b *bench) string { return decide.Drain(b.seeDrain(nodeB), decide.DrainRun{}).Rule }
+	rule := func(b *bench) string {
+		return decide.Drain(b.seeDrain(nodeB), decide.DrainRun{}).Rule
+	}
 	away := func(t *testing.T) *bench {
 		b := setup(t)
 		b.linked(nodeB)
@@ -338,7 +342,7 @@ func TestDrainOutlivesItsRegion(t *testing.T) {
 		require.NoError(t, b.NodeReady(t.Context(), nodeB, "start-1"))
 		b.linked(nodeA)
 		b.linked(nodeB)
-		op := b.askDrain(drainOf(nodeA, 300, func(d *postgres.DrainRequest) { d.Order.Force = true }))
+		op := b.askDrain(drainOf(nodeA, 300, func(d *nodes.DrainRequest) { d.Order.Force = true }))
 		b.exec("UPDATE node_drains SET asked_at = asked_at - interval '1 hour', deadline = deadline - interval '1 hour'")
 		b.exec("UPDATE operations SET created_at = created_at - interval '1 hour', deadline_at = deadline_at - interval '1 hour'")
 		return b, op
@@ -419,12 +423,12 @@ func TestNodeDrains(t *testing.T) {
 	require.False(t, b.seeDrain(nodeA).Peer.Ready, "it went off the link")
 	b.linked(nodeB)
 	require.True(t, b.seeDrain(nodeA).Peer.Ready)
-	require.NoError(t, b.Cordon(t.Context(), postgres.CordonRequest{Node: nodeB}))
+	require.NoError(t, b.Cordon(t.Context(), nodes.CordonRequest{Node: nodeB}))
 	require.False(t, b.seeDrain(nodeA).Peer.Ready, "a cordoned node takes over nothing")
 
 	_, err := b.SeeDrain(t.Context(), fleet.DrainLook{Node: nodeA, Run: run1, Phase: fleet.DrainDraining, Rule: "in_flight", Message: "it waits"})
 	require.NoError(t, err)
-	require.NoError(t, b.RecordHeartbeats(t.Context(), drainServer, []postgres.Heartbeat{{ID: id, InFlight: 7}}))
+	require.NoError(t, b.RecordHeartbeats(t.Context(), drainServer, []nodes.Heartbeat{{ID: id, InFlight: 7}}))
 	all, err := b.NodeDrains(t.Context(), nodeA, nodeB)
 	require.NoError(t, err)
 	require.Len(t, all, 1)
@@ -447,8 +451,8 @@ func TestDrainSeesItsMove(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.move(nodeA)
-	move := postgres.FailoverRequest{Request: postgres.Request{Actor: "temporal:region", Limit: minute}, Site: plant, To: nodeB}
-	release := func() { b.cast(func(v *postgres.Vote) { v.Holder = "" }) }
+	move := nodes.FailoverRequest{Request: postgres.Request{Actor: "temporal:region", Limit: minute}, Site: plant, To: nodeB}
+	release := func() { b.cast(func(v *nodes.Vote) { v.Holder = "" }) }
 	b.askDrain(drainOf(nodeA, 600))
 	see := func() []any {
 		s := b.seeDrain(nodeA)
@@ -488,7 +492,7 @@ func TestEndDrainCancelsItsMove(t *testing.T) {
 			b := setup(t)
 			b.move(nodeA)
 			ask := b.askDrain(drainOf(nodeA, 600))
-			move := postgres.FailoverRequest{Request: postgres.Request{Actor: "ann", Limit: minute}, Site: plant, To: nodeB}
+			move := nodes.FailoverRequest{Request: postgres.Request{Actor: "ann", Limit: minute}, Site: plant, To: nodeB}
 			_, err := b.AskFailover(t.Context(), move)
 			require.NoError(t, err)
 			move.DrainOf = nodeA
@@ -534,7 +538,7 @@ func TestCordonKeepsAway(t *testing.T) {
 		require.Len(t, all, 1)
 		return all[0].Callable()
 	}
-	failover := postgres.FailoverRequest{Request: postgres.Request{Actor: "ada", Limit: minute}, Site: plant, To: nodeB}
+	failover := nodes.FailoverRequest{Request: postgres.Request{Actor: "ada", Limit: minute}, Site: plant, To: nodeB}
 	require.True(t, callable())
 	member := func() fleet.Membership {
 		all, err := b.MembershipsOf(t.Context(), []fleet.NodeName{nodeA})
@@ -543,7 +547,7 @@ func TestCordonKeepsAway(t *testing.T) {
 	}
 	before := member()
 
-	require.NoError(t, b.Cordon(t.Context(), postgres.CordonRequest{Node: nodeB}))
+	require.NoError(t, b.Cordon(t.Context(), nodes.CordonRequest{Node: nodeB}))
 	told := member()
 	require.NotEqual(t, before.Mark, told.Mark, "its peer is told")
 	require.Equal(t, []bool{false, true}, []bool{told.Members[0].Cordoned, told.Members[1].Cordoned})
@@ -557,7 +561,7 @@ func TestCordonKeepsAway(t *testing.T) {
 	_, err = b.AskFailover(t.Context(), failover)
 	require.NoError(t, err, "it is forced")
 
-	require.NoError(t, b.Uncordon(t.Context(), postgres.CordonRequest{Node: nodeB}))
+	require.NoError(t, b.Uncordon(t.Context(), nodes.CordonRequest{Node: nodeB}))
 	require.True(t, callable())
 	failover.Force = false
 	_, err = b.AskFailover(t.Context(), failover)

@@ -7,12 +7,14 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
+	"github.com/holdfast-io/holdfast/internal/store"
 	"github.com/holdfast-io/holdfast/internal/testkit"
 )
 
 func (b *bench) reopen(region string) error {
 	b.t.Helper()
-	s, err := postgres.Open(b.ctx(), b.url, region)
+	s, err := store.Open(b.ctx(), b.url, region)
 	if err == nil {
 		s.Close()
 	}
@@ -59,9 +61,9 @@ func TestOpen(t *testing.T) {
 
 	t.Run("cannot be done without a database", func(t *testing.T) {
 		t.Parallel()
-		_, err := postgres.Open(t.Context(), "host=/nowhere dbname=x sslmode=disable", testkit.Region)
+		_, err := store.Open(t.Context(), "host=/nowhere dbname=x sslmode=disable", testkit.Region)
 		refused(t, fleet.Unavailable, err)
-		_, err = postgres.Open(t.Context(), "postgres://%zz", testkit.Region)
+		_, err = store.Open(t.Context(), "postgres://%zz", testkit.Region)
 		refused(t, fleet.Invalid, err)
 		require.NotContains(t, err.Error(), "%zz", "a URL may hold a password")
 	})
@@ -142,7 +144,7 @@ func TestRestored(t *testing.T) {
 	t.Parallel()
 
 	report := func(b *bench, v fleet.Version) error {
-		_, err := b.HeldBy(b.ctx(), postgres.NodeReport{Node: nodeA, Instances: []fleet.NodeInstance{{
+		_, err := b.HeldBy(b.ctx(), nodes.NodeReport{Node: nodeA, Instances: []fleet.NodeInstance{{
 			Instance: press, Held: holding(fleet.Revision{Version: v, Content: jsonOf("lost")}),
 		}}})
 		return err

@@ -12,10 +12,13 @@ import (
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
+	"github.com/holdfast-io/holdfast/internal/postgres/reconcile"
 )
 
 // begin begins a comparison of a node with a token, and opens it.
-func (b *bench) begin(node fleet.NodeName, id, token string) (fleet.ReconcileBegun, postgres.ReconcilePass) {
+func (b *bench) begin(node fleet.NodeName, id, token string) (fleet.ReconcileBegun, reconcile.ReconcilePass) {
 	b.t.Helper()
 	sum := sha256.Sum256([]byte(token))
 	begun, err := b.BeginReconcile(b.ctx(), fleet.ReconcileStart{
@@ -131,7 +134,7 @@ func TestReconcileToken(t *testing.T) {
 		refused(t, fleet.Unauthenticated, open("one"))
 		begun, pass := b.begin(nodeB, "1", "one")
 		require.Equal(t, &fleet.ReconcileCommand{ID: idOf("1"), Site: plant, Role: fleet.RoleStandby, Epoch: 1}, begun.Command)
-		require.Equal(t, postgres.ReconcilePass{ID: idOf("1"), Node: nodeB, Site: plant}, pass)
+		require.Equal(t, reconcile.ReconcilePass{ID: idOf("1"), Node: nodeB, Site: plant}, pass)
 		b.begin(nodeB, "1", "one again")
 		refused(t, fleet.Unauthenticated, open("one"))
 		_, other := b.begin(nodeA, "2", "two")
@@ -161,7 +164,7 @@ func TestReconcileToken(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		ask := func() postgres.Operation {
-			op, err := b.AskReconcile(t.Context(), postgres.ReconcileRequest{Request: postgres.Request{Project: project, Actor: "ann", Limit: time.Minute}, Node: nodeB})
+			op, err := b.AskReconcile(t.Context(), nodes.ReconcileRequest{Request: postgres.Request{Project: project, Actor: "ann", Limit: time.Minute}, Node: nodeB})
 			require.NoError(t, err)
 			return op
 		}
@@ -193,7 +196,7 @@ func TestMakeTickets(t *testing.T) {
 	b.exec(`INSERT INTO snapshots SELECT site, name, revision, 'x', 1 FROM revisions WHERE name = 'press'`)
 	_, pass := b.begin(nodeB, "1", "one")
 	hash := func(i byte) []byte { sum := sha256.Sum256([]byte{i}); return sum[:] }
-	made, err := b.MakeTickets(t.Context(), postgres.TicketRequest{
+	made, err := b.MakeTickets(t.Context(), reconcile.TicketRequest{
 		Pass: pass, Names: []fleet.InstanceName{"gone", "n2", press, "n0"}, Life: time.Minute,
 		Tokens: [][]byte{hash(0), hash(1), hash(2), hash(3)},
 	})
@@ -205,9 +208,9 @@ func TestMakeTickets(t *testing.T) {
 		found, err := b.Fetchable(t.Context(), cmd.DeploymentID)
 		require.NoError(t, err)
 		require.Equal(t, cmd.Revision.Content.Hash, found.Content.Hash)
-		require.Equal(t, []postgres.FetchToken{{Node: nodeB, Hash: hash(byte(made.Order[i]))}}, found.Tokens)
+		require.Equal(t, []deliveries.FetchToken{{Node: nodeB, Hash: hash(byte(made.Order[i]))}}, found.Tokens)
 	}
-	none, err := b.MakeTickets(t.Context(), postgres.TicketRequest{Pass: pass, Names: []fleet.InstanceName{"gone"}, Tokens: [][]byte{hash(0)}, Life: time.Minute})
+	none, err := b.MakeTickets(t.Context(), reconcile.TicketRequest{Pass: pass, Names: []fleet.InstanceName{"gone"}, Tokens: [][]byte{hash(0)}, Life: time.Minute})
 	require.NoError(t, err)
 	require.Empty(t, none.Commands)
 }
@@ -240,7 +243,7 @@ func TestReportConfirmsWhatIsOwed(t *testing.T) {
 func TestNodesToReconcile(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	shard := postgres.NodeShard{Shards: 1, Full: time.Hour, Lost: time.Hour}
+	shard := reconcile.NodeShard{Shards: 1, Full: time.Hour, Lost: time.Hour}
 	due := func() []fleet.NodeName {
 		t.Helper()
 		nodes, err := b.NodesToReconcile(t.Context(), shard, "", 10)
@@ -294,7 +297,7 @@ func extra(name fleet.InstanceName, revision int64) fleet.Extra {
 
 func (b *bench) orphans(node fleet.NodeName) map[fleet.InstanceName]string {
 	b.t.Helper()
-	list, err := b.ListOrphans(b.ctx(), postgres.OrphanFilter{Node: node}, "", 100)
+	list, err := b.ListOrphans(b.ctx(), reconcile.OrphanFilter{Node: node}, "", 100)
 	require.NoError(b.t, err)
 	out := map[fleet.InstanceName]string{}
 	for _, o := range list {
@@ -306,7 +309,7 @@ func (b *bench) orphans(node fleet.NodeName) map[fleet.InstanceName]string {
 // approve lets node b drop what waits there: those named, or all. It is by who sees all: instances are let go by no other.
 func (b *bench) approve(names ...fleet.InstanceName) {
 	b.t.Helper()
-	_, err := b.ApproveOrphans(b.ctx(), postgres.OrphanApproval{
+	_, err := b.ApproveOrphans(b.ctx(), reconcile.OrphanApproval{
 		Request: postgres.Request{Actor: "ann", Limit: time.Minute}, Node: nodeB, All: len(names) == 0, Instances: names,
 	})
 	require.NoError(b.t, err)

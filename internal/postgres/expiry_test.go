@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/keyring"
+	"github.com/holdfast-io/holdfast/internal/postgres/reconcile"
 )
 
 // lasts compares the rest of a row's life, which is one number of seconds, with what it should be.
@@ -63,7 +64,7 @@ func TestTokensAndTicketsAreShort(t *testing.T) {
 		b.deploy("1")
 		_, pass := b.begin(nodeB, "1", "one")
 		sum := sha256.Sum256([]byte("ticket"))
-		made, err := b.MakeTickets(t.Context(), postgres.TicketRequest{
+		made, err := b.MakeTickets(t.Context(), reconcile.TicketRequest{
 			Pass: pass, Names: []fleet.InstanceName{press}, Life: 2 * minute, Tokens: [][]byte{sum[:]},
 		})
 		require.NoError(t, err)
@@ -108,7 +109,7 @@ func TestTokensAndTicketsAreShort(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		sum := sha256.Sum256([]byte("join"))
-		made, err := b.AddJoinToken(b.ctx(), postgres.JoinToken{Hash: sum[:], Site: plant, Node: nodeA, CreatedBy: "ann"}, time.Hour)
+		made, err := b.AddJoinToken(b.ctx(), keyring.JoinToken{Hash: sum[:], Site: plant, Node: nodeA, CreatedBy: "ann"}, time.Hour)
 		require.NoError(t, err)
 		require.WithinDuration(t, time.Now().Add(time.Hour), made.ExpiresAt, minute)
 	})

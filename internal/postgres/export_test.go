@@ -15,8 +15,8 @@ const MaxConns = maxConns
 
 // CountQueries has a store's reads counted from here on.
 func (s *Store) CountQueries() *atomic.Int64 {
-	c := &counted{DBTX: s.pool}
-	s.q = db.New(c)
+	c := &counted{DBTX: s.Pool}
+	s.Q = db.New(c)
 	return &c.n
 }
 
@@ -64,12 +64,12 @@ func later() schema {
 
 // OpenLater opens a database as the next version does.
 func OpenLater(ctx context.Context, url, region string) (*Store, error) {
-	return open(ctx, url, region, areas(), later().migrate)
+	return open(ctx, url, region, Parts{}, later().migrate)
 }
 
 // OpenLaterMigrated does so where an operator migrates.
 func OpenLaterMigrated(ctx context.Context, url, region string) (*Store, error) {
-	return open(ctx, url, region, areas(), later().checkMigrated)
+	return open(ctx, url, region, Parts{}, later().checkMigrated)
 }
 
 // LaterScript is what the next version's admin migrate --print prints.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
 )
 
 // watcher reads the feed in small pages until it has seen the event of the name "last".
@@ -266,7 +267,7 @@ func TestFeedUnderLoad(t *testing.T) {
 	}
 	const writers, rounds = 8, 12
 	objects := []string{"a", "b", "c"}
-	changes := make([][]postgres.InstanceChange, writers)
+	changes := make([][]deliveries.InstanceChange, writers)
 	for i := range changes {
 		for j := range rounds {
 			name := objects[rand.IntN(len(objects))]

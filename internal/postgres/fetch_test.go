@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
 )
 
 const unknownID = fleet.DeliveryID("0123456789abcdef0123456789abcdef")
@@ -46,7 +47,7 @@ func TestFetchable(t *testing.T) {
 		require.Equal(t, jsonOf(`{"a":1}`), got.Content)
 		require.JSONEq(t, `{"command":["press"]}`, string(got.Run))
 		one, two := sha256.Sum256([]byte("secret-a")), sha256.Sum256([]byte("secret-b"))
-		require.ElementsMatch(t, []postgres.FetchToken{{Node: nodeA, Hash: one[:]}, {Node: nodeB, Hash: two[:]}}, got.Tokens)
+		require.ElementsMatch(t, []deliveries.FetchToken{{Node: nodeA, Hash: one[:]}, {Node: nodeB, Hash: two[:]}}, got.Tokens)
 	})
 
 	t.Run("knows no unknown id", func(t *testing.T) {
@@ -105,7 +106,7 @@ func TestFetchable(t *testing.T) {
 		got, err := b.Fetchable(t.Context(), string(d.ID))
 		require.NoError(t, err)
 		sum := sha256.Sum256([]byte("new"))
-		require.Equal(t, []postgres.FetchToken{{Node: nodeA, Hash: sum[:]}}, got.Tokens)
+		require.Equal(t, []deliveries.FetchToken{{Node: nodeA, Hash: sum[:]}}, got.Tokens)
 	})
 }
 
@@ -164,7 +165,9 @@ func TestSnapshotTicket(t *testing.T) {
 func TestPendingExpiry(t *testing.T) {
 	t.Parallel()
 
-	expiry := func(b *bench) time.Time { return scan[time.Time](b, "SELECT expires_at FROM pending") }
+	expiry := func(b *bench) time.Time {
+		return scan[time.Time](b, "SELECT expires_at FROM pending")
+	}
 
 	t.Run("moves forward with progress, never back", func(t *testing.T) {
 		t.Parallel()

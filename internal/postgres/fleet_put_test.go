@@ -9,6 +9,8 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
+	"github.com/holdfast-io/holdfast/internal/postgres/fleets"
 )
 
 // N99, X1, X2
@@ -50,7 +52,7 @@ func TestPutFleet(t *testing.T) {
 		template := fleet.ObjectKey{Kind: fleet.KindTemplate, Name: "press"}
 		_, err := b.Declare(t.Context(), writeOf(template), b.base(`{"t":1}`))
 		require.NoError(t, err)
-		of := func(c *postgres.InstanceChange) {
+		of := func(c *deliveries.InstanceChange) {
 			c.Spec.Config, c.Spec.Template, c.Spec.TemplateGeneration = nil, "press", 1
 		}
 		red := labelled(map[string]string{"color": "red", "size": "xl"})
@@ -58,8 +60,8 @@ func TestPutFleet(t *testing.T) {
 		b.put(`{"a":1}`, named("b"), red, of)
 		b.put(`{"a":1}`, named("c"), of)
 		b.declareProject("else")
-		b.put(`{"a":1}`, named("d"), red, of, func(c *postgres.InstanceChange) { c.Project = "else" })
-		b.put(`{"a":1}`, named("e"), red, of, func(c *postgres.InstanceChange) { c.Key.Scope = "other" })
+		b.put(`{"a":1}`, named("d"), red, of, func(c *deliveries.InstanceChange) { c.Project = "else" })
+		b.put(`{"a":1}`, named("e"), red, of, func(c *deliveries.InstanceChange) { c.Key.Scope = "other" })
 		b.put(`{"a":1}`, named("f"), red, of)
 		deleted := turnOf(fleet.OperationDelete)
 		deleted.Key.Name = "f"
@@ -77,7 +79,7 @@ func TestPutFleet(t *testing.T) {
 				s.Change.Template, s.Selector.Labels, s.Selector.Sites = "press", map[string]string{"size": "xl"}, []fleet.SiteName{plant}
 			}, []string{"b"}},
 		} {
-			b.putFleet(func(p *postgres.FleetPut) { c.edit(&p.Spec) })
+			b.putFleet(func(p *fleets.FleetPut) { c.edit(&p.Spec) })
 			var want []string
 			for _, name := range c.want {
 				want = append(want, name+" 1 waiting")
@@ -104,8 +106,8 @@ func TestPutFleet(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		template := fleet.ObjectKey{Kind: fleet.KindTemplate, Name: "press"}
-		of := func(generation int64) func(p *postgres.FleetPut) {
-			return func(p *postgres.FleetPut) {
+		of := func(generation int64) func(p *fleets.FleetPut) {
+			return func(p *fleets.FleetPut) {
 				unstarted(p)
 				p.Spec.Change.Template, p.Spec.Change.TemplateGeneration = "press", generation
 			}
@@ -136,7 +138,7 @@ func TestPutFleet(t *testing.T) {
 		_, err := b.PutFleet(t.Context(), gone)
 		refused(t, fleet.Unavailable, err)
 		b.putFleet()
-		b.putFleet(unstarted, func(p *postgres.FleetPut) {
+		b.putFleet(unstarted, func(p *fleets.FleetPut) {
 			_, err := b.PutBody(t.Context(), project, []byte(`{"patch":2}`))
 			require.NoError(t, err)
 			patch := jsonOf(`{"patch":2}`)
@@ -237,7 +239,7 @@ func TestPutFleetRequests(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		b.selectable(2)
-		out := b.putFleet(func(p *postgres.FleetPut) { p.DryRun = true })
+		out := b.putFleet(func(p *fleets.FleetPut) { p.DryRun = true })
 		require.True(t, out.Changed)
 		require.NotNil(t, out.Operation)
 		b.noFleet()
@@ -247,8 +249,8 @@ func TestPutFleetRequests(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		b.selectable(2)
-		with := func(hash string) func(*postgres.FleetPut) {
-			return func(p *postgres.FleetPut) { p.Idempotency = postgres.Idempotency{Key: "k", Hash: []byte(hash)} }
+		with := func(hash string) func(*fleets.FleetPut) {
+			return func(p *fleets.FleetPut) { p.Idempotency = postgres.Idempotency{Key: "k", Hash: []byte(hash)} }
 		}
 		first := b.putFleet(with("1"))
 		b.bringTargets(1, fleet.FleetTargetSucceeded)
@@ -265,11 +267,11 @@ func TestPutFleetRequests(t *testing.T) {
 		b := setup(t)
 		b.selectable(1)
 		v := b.putFleet(unstarted).After.ResourceVersion
-		_, err := b.PutFleet(t.Context(), b.fleetPut(func(p *postgres.FleetPut) { p.IfMatch = v + 1 }))
+		_, err := b.PutFleet(t.Context(), b.fleetPut(func(p *fleets.FleetPut) { p.IfMatch = v + 1 }))
 		refused(t, fleet.Precondition, err)
-		_, err = b.PutFleet(t.Context(), b.fleetPut(func(p *postgres.FleetPut) { p.Project = "else" }))
+		_, err = b.PutFleet(t.Context(), b.fleetPut(func(p *fleets.FleetPut) { p.Project = "else" }))
 		refused(t, fleet.Conflict, err)
-		b.putFleet(func(p *postgres.FleetPut) { p.IfMatch = v })
+		b.putFleet(func(p *fleets.FleetPut) { p.IfMatch = v })
 	})
 
 	t.Run("two at once start one run after the other", func(t *testing.T) {
@@ -277,7 +279,7 @@ func TestPutFleetRequests(t *testing.T) {
 		b := setup(t)
 		b.selectable(3)
 		for round := range 5 {
-			puts := []postgres.FleetPut{b.fleetPut(inWaves(float64(10 + round))), b.fleetPut(inWaves(float64(50 + round)))}
+			puts := []fleets.FleetPut{b.fleetPut(inWaves(float64(10 + round))), b.fleetPut(inWaves(float64(50 + round)))}
 			require.NoError(t, atOnce(2, func(i int) error {
 				_, err := b.PutFleet(t.Context(), puts[i])
 				return err
@@ -314,7 +316,7 @@ func TestPutFleetOfMany(t *testing.T) {
 			require.Equal(t, n/100, seen.Counts.Waiting)
 			require.Equal(t, 3, seen.Waves)
 			require.Len(t, seen.Sites, 1, "the first tenth are of the first site")
-			page, err := b.FleetTargets(ctx, postgres.FleetPage{
+			page, err := b.FleetTargets(ctx, fleets.FleetPage{
 				Fleet: bump, Run: 1, Wave: 1, Site: seen.Sites[0].Site, State: fleet.FleetTargetWaiting, Limit: fleet.MaxBatchItems,
 			})
 			require.NoError(t, err)

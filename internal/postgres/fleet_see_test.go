@@ -10,7 +10,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/fleets"
 )
 
 // N99, N100, X8
@@ -32,7 +32,7 @@ func TestSeeFleet(t *testing.T) {
 		b := setup(t)
 		b.selectable(7)
 		window := fleet.Window{From: "22:00", To: "04:00", Sites: []fleet.SiteName{plant}, Zone: "Europe/Berlin", Days: []string{"fri"}}
-		b.putFleet(tolerating(12.5), func(p *postgres.FleetPut) {
+		b.putFleet(tolerating(12.5), func(p *fleets.FleetPut) {
 			p.Spec.Windows, p.Spec.BatchSize, p.Spec.SitesAtOnce = []fleet.Window{window}, 7, 3
 		})
 		for i, state := range fleet.FleetTargetStates() {
@@ -196,7 +196,7 @@ func TestFleetTargets(t *testing.T) {
 		b.selectable(3, labelled(map[string]string{"color": "red"}), running("press"))
 		b.putFleet()
 		n := b.CountQueries()
-		page, err := b.FleetTargets(t.Context(), postgres.FleetPage{
+		page, err := b.FleetTargets(t.Context(), fleets.FleetPage{
 			Fleet: bump, Run: 1, Wave: 1, Site: plant, State: fleet.FleetTargetWaiting, Limit: 2,
 		})
 		require.NoError(t, err)
@@ -247,21 +247,21 @@ func TestFleetTargets(t *testing.T) {
 		b.putFleet()
 		b.bringTargets(1, fleet.FleetTargetDelivering, "i3")
 		b.bringTargets(1, fleet.FleetTargetSucceeded, "i4")
-		var ends []postgres.FleetOutcome
+		var ends []fleets.FleetOutcome
 		for _, name := range []fleet.InstanceName{"i1", "i3", "i4", "i9"} {
-			ends = append(ends, postgres.FleetOutcome{Instance: name, State: fleet.FleetTargetFailed, Reason: fleet.Invalid, Message: "it has no array"})
+			ends = append(ends, fleets.FleetOutcome{Instance: name, State: fleet.FleetTargetFailed, Reason: fleet.Invalid, Message: "it has no array"})
 		}
-		ends = append(ends, postgres.FleetOutcome{Instance: "i2", State: fleet.FleetTargetUnchanged})
+		ends = append(ends, fleets.FleetOutcome{Instance: "i2", State: fleet.FleetTargetUnchanged})
 		for range 2 {
 			require.NoError(t, b.EndFleetTargets(t.Context(), bump, 1, plant, ends))
 		}
 		require.NoError(t, b.EndFleetTargets(t.Context(), bump, 1, plant, nil))
 		require.Equal(t, []string{"i1 1 failed", "i2 1 unchanged", "i3 1 delivering", "i4 1 succeeded"}, b.fleetTargets(1))
-		list, err := b.ListFleetTargets(t.Context(), postgres.FleetTargetFilter{Fleet: bump, Run: 1, State: fleet.FleetTargetFailed, Limit: 10})
+		list, err := b.ListFleetTargets(t.Context(), fleets.FleetTargetFilter{Fleet: bump, Run: 1, State: fleet.FleetTargetFailed, Limit: 10})
 		require.NoError(t, err)
 		require.Len(t, list, 1)
 		require.Equal(t, []string{"invalid", "it has no array"}, []string{list[0].Reason, list[0].Message})
-		list, err = b.ListFleetTargets(t.Context(), postgres.FleetTargetFilter{
+		list, err = b.ListFleetTargets(t.Context(), fleets.FleetTargetFilter{
 			Fleet: bump, Run: 1, AfterSite: plant, AfterName: "i2", Limit: 1,
 		})
 		require.NoError(t, err)
@@ -368,7 +368,7 @@ func TestNewestFleetRuns(t *testing.T) {
 	b.selectable(2)
 	b.putFleet()
 	b.putFleet(inWaves(50))
-	b.putFleet(func(p *postgres.FleetPut) { p.Key = fleet.FleetKey("other") })
+	b.putFleet(func(p *fleets.FleetPut) { p.Key = fleet.FleetKey("other") })
 	runs, err := b.NewestFleetRuns(t.Context(), string(bump), "other", "none")
 	require.NoError(t, err)
 	require.Len(t, runs, 2)

@@ -8,6 +8,8 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
+	"github.com/holdfast-io/holdfast/internal/postgres/fleets"
 )
 
 const (
@@ -18,12 +20,12 @@ const (
 var bumpKey = fleet.FleetKey(bump)
 
 // fleetPut is a PUT of the fleet change bump, which starts a run; edits come after the defaults.
-func (b *bench) fleetPut(edits ...func(*postgres.FleetPut)) postgres.FleetPut {
+func (b *bench) fleetPut(edits ...func(*fleets.FleetPut)) fleets.FleetPut {
 	b.t.Helper()
 	patch := jsonOf(`{"patch":1}`)
 	_, err := b.PutBody(b.ctx(), project, []byte(`{"patch":1}`))
 	require.NoError(b.t, err)
-	p := postgres.FleetPut{
+	p := fleets.FleetPut{
 		Write: writeOf(bumpKey), Start: true,
 		Spec: fleet.FleetSpec{Change: fleet.FleetChange{Patch: &patch}}.WithDefaults(),
 	}
@@ -33,32 +35,32 @@ func (b *bench) fleetPut(edits ...func(*postgres.FleetPut)) postgres.FleetPut {
 	return p
 }
 
-func (b *bench) putFleet(edits ...func(*postgres.FleetPut)) postgres.Started {
+func (b *bench) putFleet(edits ...func(*fleets.FleetPut)) postgres.Started {
 	b.t.Helper()
 	out, err := b.PutFleet(b.ctx(), b.fleetPut(edits...))
 	require.NoError(b.t, err)
 	return out
 }
 
-func inWaves(percents ...float64) func(*postgres.FleetPut) {
-	return func(p *postgres.FleetPut) {
+func inWaves(percents ...float64) func(*fleets.FleetPut) {
+	return func(p *fleets.FleetPut) {
 		for _, percent := range percents {
 			p.Spec.Waves = append(p.Spec.Waves, fleet.FleetWave{Percent: percent})
 		}
 	}
 }
 
-func unstarted(p *postgres.FleetPut) { p.Start = false }
+func unstarted(p *fleets.FleetPut) { p.Start = false }
 
-func tolerating(percent float64) func(*postgres.FleetPut) {
-	return func(p *postgres.FleetPut) { p.Spec.ErrorThreshold, p.Spec.SuccessThreshold = percent, 100-percent }
+func tolerating(percent float64) func(*fleets.FleetPut) {
+	return func(p *fleets.FleetPut) { p.Spec.ErrorThreshold, p.Spec.SuccessThreshold = percent, 100-percent }
 }
 
 // selectable declares the instances i1 to in, each with a released revision.
-func (b *bench) selectable(n int, edits ...func(*postgres.InstanceChange)) {
+func (b *bench) selectable(n int, edits ...func(*deliveries.InstanceChange)) {
 	b.t.Helper()
 	for i := 1; i <= n; i++ {
-		b.put(`{"a":1}`, append([]func(*postgres.InstanceChange){named(fmt.Sprintf("i%d", i))}, edits...)...)
+		b.put(`{"a":1}`, append([]func(*deliveries.InstanceChange){named(fmt.Sprintf("i%d", i))}, edits...)...)
 	}
 }
 
@@ -71,19 +73,19 @@ func (b *bench) selectableMany(n int) {
 	b.exec(`ANALYZE objects`)
 }
 
-func fleetTurn(on fleet.FleetEvent, edits ...func(*postgres.FleetTurn)) postgres.FleetTurn {
-	t := postgres.FleetTurn{Write: writeOf(bumpKey), On: on}
+func fleetTurn(on fleet.FleetEvent, edits ...func(*fleets.FleetTurn)) fleets.FleetTurn {
+	t := fleets.FleetTurn{Write: writeOf(bumpKey), On: on}
 	for _, edit := range edits {
 		edit(&t)
 	}
 	return t
 }
 
-func byDoor(run string) func(*postgres.FleetTurn) {
-	return func(t *postgres.FleetTurn) { t.Door = postgres.Door{Workflow: "door", Run: run} }
+func byDoor(run string) func(*fleets.FleetTurn) {
+	return func(t *fleets.FleetTurn) { t.Door = postgres.Door{Workflow: "door", Run: run} }
 }
 
-func (b *bench) turnFleet(on fleet.FleetEvent, edits ...func(*postgres.FleetTurn)) postgres.Started {
+func (b *bench) turnFleet(on fleet.FleetEvent, edits ...func(*fleets.FleetTurn)) postgres.Started {
 	b.t.Helper()
 	out, err := b.TurnFleet(b.ctx(), fleetTurn(on, edits...))
 	require.NoError(b.t, err)
@@ -97,7 +99,7 @@ func (b *bench) seeFleet() fleet.FleetSeen {
 	return seen
 }
 
-func (b *bench) fleetRun(run int64) postgres.FleetRun {
+func (b *bench) fleetRun(run int64) fleets.FleetRun {
 	b.t.Helper()
 	r, err := b.GetFleetRun(b.ctx(), bump, run)
 	require.NoError(b.t, err)
@@ -137,7 +139,7 @@ func (b *bench) stoppedIn2() {
 // fleetTargets lists the targets of a run as "name wave state".
 func (b *bench) fleetTargets(run int64) []string {
 	b.t.Helper()
-	all, err := b.ListFleetTargets(b.ctx(), postgres.FleetTargetFilter{Fleet: bump, Run: run, Limit: 1000})
+	all, err := b.ListFleetTargets(b.ctx(), fleets.FleetTargetFilter{Fleet: bump, Run: run, Limit: 1000})
 	require.NoError(b.t, err)
 	var out []string
 	for _, t := range all {
@@ -147,16 +149,16 @@ func (b *bench) fleetTargets(run int64) []string {
 }
 
 // targetsPage is the next targets of a wave at the plant.
-func (b *bench) targetsPage(wave int, state fleet.FleetTargetState) []postgres.FleetTarget {
+func (b *bench) targetsPage(wave int, state fleet.FleetTargetState) []fleets.FleetTarget {
 	b.t.Helper()
-	out, err := b.FleetTargets(b.ctx(), postgres.FleetPage{
+	out, err := b.FleetTargets(b.ctx(), fleets.FleetPage{
 		Fleet: bump, Run: b.fleetRun(0).Run, Wave: wave, Site: plant, State: state, Limit: 100,
 	})
 	require.NoError(b.t, err)
 	return out
 }
 
-func instancesOf(targets []postgres.FleetTarget) string {
+func instancesOf(targets []fleets.FleetTarget) string {
 	var out []string
 	for _, t := range targets {
 		out = append(out, string(t.Instance))

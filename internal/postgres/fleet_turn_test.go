@@ -8,6 +8,8 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/fleets"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
 )
 
 // N99, X7, X8
@@ -22,7 +24,7 @@ func TestTurnFleet(t *testing.T) {
 		seen := b.seeFleet()
 		require.Equal(t, 0, b.fleetOutbox())
 		require.Equal(t, "i1 i2", instancesOf(b.targetsPage(1, fleet.FleetTargetWaiting)))
-		paused := b.turnFleet(fleet.FleetPause, func(t *postgres.FleetTurn) { t.Reason = "lunch" })
+		paused := b.turnFleet(fleet.FleetPause, func(t *fleets.FleetTurn) { t.Reason = "lunch" })
 		require.Equal(t, op.ID, paused.Operation.ID)
 		require.Equal(t, fleet.OperationRunning, paused.Operation.State)
 		require.Equal(t, 1, b.fleetOutbox())
@@ -211,7 +213,7 @@ func TestTurnFleetInEachState(t *testing.T) {
 			_, err = b.TurnFleet(t.Context(), fleetTurn(on))
 			require.Contains(t, []fleet.Kind{fleet.Invalid, fleet.IllegalState}, fleet.KindOf(err))
 		}
-		_, err = b.TurnFleet(t.Context(), fleetTurn("", func(t *postgres.FleetTurn) { t.Project = "else" }))
+		_, err = b.TurnFleet(t.Context(), fleetTurn("", func(t *fleets.FleetTurn) { t.Project = "else" }))
 		refused(t, fleet.NotFound, err)
 		b.turnFleet("")
 		_, err = b.TurnFleet(t.Context(), fleetTurn(fleet.FleetStop))
@@ -295,8 +297,8 @@ func TestTurnFleetTwiceAtOnce(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		b.stoppedIn2()
-		keyed := func(hash string) func(*postgres.FleetTurn) {
-			return func(t *postgres.FleetTurn) { t.Idempotency = postgres.Idempotency{Key: "k", Hash: []byte(hash)} }
+		keyed := func(hash string) func(*fleets.FleetTurn) {
+			return func(t *fleets.FleetTurn) { t.Idempotency = postgres.Idempotency{Key: "k", Hash: []byte(hash)} }
 		}
 		ops := make([]postgres.Started, 4)
 		require.NoError(t, atOnce(4, func(i int) (err error) {
@@ -362,7 +364,7 @@ func TestFleetOperations(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		b.selectable(1)
-		_, err := b.AskReconcile(t.Context(), postgres.ReconcileRequest{Request: postgres.Request{Actor: "ann", Limit: time.Hour}, Node: nodeA})
+		_, err := b.AskReconcile(t.Context(), nodes.ReconcileRequest{Request: postgres.Request{Actor: "ann", Limit: time.Hour}, Node: nodeA})
 		require.NoError(t, err)
 		b.putFleet()
 		open := func() []postgres.OpenEntity {

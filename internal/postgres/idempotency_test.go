@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
 )
 
 func TestIdempotencyKey(t *testing.T) {
@@ -49,7 +50,7 @@ func TestIdempotencyKey(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		first := b.put(`{"a":1}`, keyed("k", "h"))
-		second := b.put(`{"a":2}`, keyed("k", "other"), func(c *postgres.InstanceChange) { c.Actor = "ben" })
+		second := b.put(`{"a":2}`, keyed("k", "other"), func(c *deliveries.InstanceChange) { c.Actor = "ben" })
 		require.NotEqual(t, first.Operation.ID, second.Operation.ID)
 	})
 
@@ -101,7 +102,7 @@ func TestIdempotencyKey(t *testing.T) {
 	t.Run("sent at once for two objects is taken by one of them", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		changes := []postgres.InstanceChange{
+		changes := []deliveries.InstanceChange{
 			b.change(`{"a":1}`, keyed("k", "one"), named("one")), b.change(`{"a":1}`, keyed("k", "two"), named("two")),
 		}
 		refusals := make(chan error, 2)
@@ -140,7 +141,7 @@ func TestIdempotencyKey(t *testing.T) {
 func TestDoorRun(t *testing.T) {
 	t.Parallel()
 
-	byDoor := func(workflow, run string) postgres.InstanceTurn {
+	byDoor := func(workflow, run string) deliveries.InstanceTurn {
 		turn := turnOf(fleet.OperationDeploy)
 		turn.Door = postgres.Door{Workflow: workflow, Run: run}
 		return turn
@@ -169,7 +170,7 @@ func TestDoorRun(t *testing.T) {
 		b := setup(t)
 		b.put(`{"a":1}`)
 		ids := map[fleet.OperationID]bool{}
-		for _, turn := range []postgres.InstanceTurn{byDoor("mine", "r1"), byDoor("mine", "r2"), byDoor("yours", "r1")} {
+		for _, turn := range []deliveries.InstanceTurn{byDoor("mine", "r1"), byDoor("mine", "r2"), byDoor("yours", "r1")} {
 			out, err := b.TurnInstance(t.Context(), turn)
 			require.NoError(t, err)
 			ids[out.Operation.ID] = true

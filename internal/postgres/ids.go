@@ -15,7 +15,7 @@ func NewID() (string, error) {
 	const timed = 6 // bytes
 	var b [16]byte
 	if _, err := rand.Read(b[timed:]); err != nil {
-		return "", failed("make an id", err)
+		return "", Failed("make an id", err)
 	}
 	var ms [8]byte
 	binary.BigEndian.PutUint64(ms[:], uint64(time.Now().UnixMilli()))
@@ -23,7 +23,7 @@ func NewID() (string, error) {
 	return hex.EncodeToString(b[:]), nil
 }
 
-func hashBytes(h fleet.Hash) []byte {
+func HashBytes(h fleet.Hash) []byte {
 	b, err := hex.DecodeString(string(h))
 	if err != nil || len(b) == 0 {
 		return nil
@@ -31,12 +31,12 @@ func hashBytes(h fleet.Hash) []byte {
 	return b
 }
 
-func hashText(b []byte) fleet.Hash { return fleet.Hash(hex.EncodeToString(b)) }
+func HashText(b []byte) fleet.Hash { return fleet.Hash(hex.EncodeToString(b)) }
 
-func hashesBytes(hashes []fleet.Hash) [][]byte {
+func HashesBytes(hashes []fleet.Hash) [][]byte {
 	out := make([][]byte, len(hashes))
 	for i, h := range hashes {
-		out[i] = hashBytes(h)
+		out[i] = HashBytes(h)
 	}
 	return out
 }

@@ -51,7 +51,7 @@ func (s *Store) Declare(ctx context.Context, w Write, spec any) (Written, error)
 	for i, r := range refers {
 		shared[i] = r.Key
 	}
-	out, err := s.change(ctx, w, shared, func(q *db.Queries, out *Started) (err error) {
+	out, err := s.Change(ctx, w, shared, func(q *db.Queries, out *Started) (err error) {
 		if err := allDeclared(ctx, q, refers); err != nil {
 			return err
 		}
@@ -61,7 +61,7 @@ func (s *Store) Declare(ctx context.Context, w Write, spec any) (Written, error)
 				return err
 			}
 		}
-		if out.Written, err = s.write(ctx, q, w, spec); err != nil || kind.Written == nil {
+		if out.Written, err = s.Write(ctx, q, w, spec); err != nil || kind.Written == nil {
 			return err
 		}
 		return kind.Written(ctx, q, w, spec, out.Written)
@@ -71,7 +71,7 @@ func (s *Store) Declare(ctx context.Context, w Write, spec any) (Written, error)
 
 func allDeclared(ctx context.Context, q *db.Queries, refers []fleet.Reference) error {
 	for _, r := range refers {
-		o, err := find(ctx, q, r.Key)
+		o, err := Find(ctx, q, r.Key)
 		if err != nil {
 			return err
 		}
@@ -86,12 +86,12 @@ func allDeclared(ctx context.Context, q *db.Queries, refers []fleet.Reference) e
 // template, a site without instances, a fleet change that is not under way.
 func (s *Store) DeleteDeclared(ctx context.Context, w Write) (Written, error) {
 	kind := s.areas.Kinds[w.Key.Kind]
-	out, err := s.change(ctx, w, nil, func(q *db.Queries, out *Started) error {
-		o, err := find(ctx, q, w.Key)
+	out, err := s.Change(ctx, w, nil, func(q *db.Queries, out *Started) error {
+		o, err := Find(ctx, q, w.Key)
 		if err != nil || o == nil {
-			return orNotFound(err, string(w.Key.Kind), w.Key.Name, "holdfast get "+w.Key.Kind.Declared().Plural)
+			return OrNotFound(err, string(w.Key.Kind), w.Key.Name, "holdfast get "+w.Key.Kind.Declared().Plural)
 		}
-		if err := checkMatch(w, o); err != nil {
+		if err := CheckMatch(w, o); err != nil {
 			return err
 		}
 		if kind.Unused != nil {
@@ -105,7 +105,7 @@ func (s *Store) DeleteDeclared(ctx context.Context, w Write) (Written, error) {
 			}
 		}
 		out.Written = Written{Before: o, Changed: true}
-		return remove(ctx, q, w.Actor, o)
+		return Remove(ctx, q, w.Actor, o)
 	})
 	return out.Written, err
 }

@@ -11,9 +11,11 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
+	"github.com/holdfast-io/holdfast/internal/store"
 )
 
-func (b *bench) vote() postgres.SiteVote {
+func (b *bench) vote() nodes.SiteVote {
 	b.t.Helper()
 	v, err := b.VoteOf(b.ctx(), plant)
 	require.NoError(b.t, err)
@@ -21,20 +23,20 @@ func (b *bench) vote() postgres.SiteVote {
 }
 
 // cast writes what edit makes of the vote as it is.
-func (b *bench) cast(edit func(*postgres.Vote)) bool {
+func (b *bench) cast(edit func(*nodes.Vote)) bool {
 	b.t.Helper()
 	was := b.vote()
 	now := was.Vote
 	edit(&now)
-	written, err := b.CastVote(b.ctx(), postgres.VoteChange{Site: plant, Was: was.Vote, Now: now}, "test")
+	written, err := b.CastVote(b.ctx(), nodes.VoteChange{Site: plant, Was: was.Vote, Now: now}, "test")
 	require.NoError(b.t, err)
 	return written
 }
 
-func renewalOf(v postgres.SiteVote) postgres.VoteChange {
+func renewalOf(v nodes.SiteVote) nodes.VoteChange {
 	now := v.Vote
 	now.Counter++
-	return postgres.VoteChange{Site: v.Site, Was: v.Vote, Now: now}
+	return nodes.VoteChange{Site: v.Site, Was: v.Vote, Now: now}
 }
 
 // X21, X23
@@ -46,10 +48,10 @@ func TestVotes(t *testing.T) {
 		b := setup(t)
 		v := b.vote()
 		require.True(t, v.Vote.Unvoted())
-		require.Equal(t, postgres.SiteVote{Site: plant, Pair: []fleet.NodeName{nodeA, nodeB}, Vote: postgres.Vote{Promised: 1, Epoch: 1}}, v)
+		require.Equal(t, nodes.SiteVote{Site: plant, Pair: []fleet.NodeName{nodeA, nodeB}, Vote: nodes.Vote{Promised: 1, Epoch: 1}}, v)
 		all, err := b.Votes(t.Context())
 		require.NoError(t, err)
-		require.Equal(t, []postgres.SiteVote{v}, all)
+		require.Equal(t, []nodes.SiteVote{v}, all)
 		l, err := b.LeaseOf(t.Context(), plant)
 		require.NoError(t, err)
 		require.Equal(t, nodeA, l.Holder, "instances can be released before any node ran")
@@ -59,7 +61,7 @@ func TestVotes(t *testing.T) {
 	t.Run("are read back as they were cast", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		for _, want := range []postgres.Vote{
+		for _, want := range []nodes.Vote{
 			{Promised: 2, PromisedTo: nodeB, Epoch: 1},
 			{Promised: 2, PromisedTo: nodeB, Holder: nodeB, Epoch: 2, Counter: 1, TTL: 15 * time.Second},
 			{Promised: 2, PromisedTo: nodeB, Holder: nodeB, Epoch: 2, Counter: 2, TTL: 333 * time.Millisecond, Target: nodeA},
@@ -67,7 +69,7 @@ func TestVotes(t *testing.T) {
 			{Promised: 9, Epoch: 2, Counter: 3, TTL: 333 * time.Millisecond, Lost: true},
 			{Promised: 9, PromisedTo: nodeA, Holder: nodeA, Epoch: 9, Counter: 1, TTL: 3 * time.Second},
 		} {
-			require.True(t, b.cast(func(v *postgres.Vote) { *v = want }))
+			require.True(t, b.cast(func(v *nodes.Vote) { *v = want }))
 			require.Equal(t, want, b.vote().Vote)
 		}
 	})
@@ -76,10 +78,10 @@ func TestVotes(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		b.move(nodeA)
-		for _, edit := range []func(*postgres.Vote){
-			func(v *postgres.Vote) { v.Promised++ }, func(v *postgres.Vote) { v.PromisedTo = nodeB }, func(v *postgres.Vote) { v.Holder = nodeB },
-			func(v *postgres.Vote) { v.Holder = "" }, func(v *postgres.Vote) { v.Epoch-- }, func(v *postgres.Vote) { v.Counter-- },
-			func(v *postgres.Vote) { v.TTL++; v.TTL += time.Microsecond }, func(v *postgres.Vote) { v.Target = nodeB }, func(v *postgres.Vote) { v.Lost = true },
+		for _, edit := range []func(*nodes.Vote){
+			func(v *nodes.Vote) { v.Promised++ }, func(v *nodes.Vote) { v.PromisedTo = nodeB }, func(v *nodes.Vote) { v.Holder = nodeB },
+			func(v *nodes.Vote) { v.Holder = "" }, func(v *nodes.Vote) { v.Epoch-- }, func(v *nodes.Vote) { v.Counter-- },
+			func(v *nodes.Vote) { v.TTL++; v.TTL += time.Microsecond }, func(v *nodes.Vote) { v.Target = nodeB }, func(v *nodes.Vote) { v.Lost = true },
 		} {
 			c := renewalOf(b.vote())
 			edit(&c.Was)
@@ -89,7 +91,7 @@ func TestVotes(t *testing.T) {
 			if !c.Renews() {
 				continue
 			}
-			sites, err := b.RenewVotes(t.Context(), []postgres.VoteChange{c})
+			sites, err := b.RenewVotes(t.Context(), []nodes.VoteChange{c})
 			require.NoError(t, err)
 			require.Empty(t, sites, "%+v", c)
 		}
@@ -98,7 +100,7 @@ func TestVotes(t *testing.T) {
 	t.Run("of two servers at once, one is written", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		other, err := postgres.Open(t.Context(), b.url, "test")
+		other, err := store.Open(t.Context(), b.url, "test")
 		require.NoError(t, err)
 		t.Cleanup(other.Close)
 		for range 20 {
@@ -140,7 +142,7 @@ func TestVotes(t *testing.T) {
 		require.Equal(t, fleet.LeaseState{Holder: nodeB, Epoch: 2}, after)
 		require.Equal(t, siteKey, events[0].Key)
 		require.Equal(t, "node:plant-b", events[0].Actor)
-		b.cast(func(v *postgres.Vote) { v.Holder = "" })
+		b.cast(func(v *nodes.Vote) { v.Holder = "" })
 		l, err := b.LeaseOf(t.Context(), plant)
 		require.NoError(t, err)
 		require.True(t, l.Released)
@@ -165,7 +167,7 @@ func TestVotes(t *testing.T) {
 			rows, err := b.Votes(t.Context())
 			require.NoError(t, err)
 			read := time.Since(begun)
-			var all []postgres.VoteChange
+			var all []nodes.VoteChange
 			for _, v := range rows {
 				if v.Vote.Holder != "" {
 					all = append(all, renewalOf(v))
@@ -205,7 +207,9 @@ func TestVotes(t *testing.T) {
 func TestDeclaringMovesNoLease(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	holder := func() string { return scan[string](b, "SELECT format('%s %s', holder, epoch) FROM site_leases") }
+	holder := func() string {
+		return scan[string](b, "SELECT format('%s %s', holder, epoch) FROM site_leases")
+	}
 	b.putSite(plant, nodeB, nodeA)
 	require.Equal(t, "plant-a 1", holder())
 	b.putSite(plant, nodeB, "plant-c")
@@ -236,22 +240,22 @@ func TestFollowVote(t *testing.T) {
 	require.True(t, b.vote().Vote.Lost, "it may have gone on while the region was away")
 	refused(t, fleet.Denied, b.FollowVote(t.Context(), plant, nodeB, 9, ttl))
 	require.NoError(t, b.FollowVote(t.Context(), plant, nodeA, 5, ttl), "the one that decided alone says what it holds")
-	require.Equal(t, postgres.Vote{Promised: 5, PromisedTo: nodeA, Holder: nodeA, Epoch: 5, Counter: 2, TTL: ttl}, b.vote().Vote)
+	require.Equal(t, nodes.Vote{Promised: 5, PromisedTo: nodeA, Holder: nodeA, Epoch: 5, Counter: 2, TTL: ttl}, b.vote().Vote)
 	refused(t, fleet.Denied, b.FollowVote(t.Context(), plant, nodeA, 6, ttl))
 }
 
 // N60, X8, X20, X23
 func TestAskFailover(t *testing.T) {
 	t.Parallel()
-	ask := func(b *bench, edits ...func(*postgres.FailoverRequest)) (postgres.Operation, error) {
-		in := postgres.FailoverRequest{Request: postgres.Request{Actor: "ann", Limit: time.Hour}, Site: plant}
+	ask := func(b *bench, edits ...func(*nodes.FailoverRequest)) (postgres.Operation, error) {
+		in := nodes.FailoverRequest{Request: postgres.Request{Actor: "ann", Limit: time.Hour}, Site: plant}
 		for _, edit := range edits {
 			edit(&in)
 		}
 		return b.AskFailover(b.ctx(), in)
 	}
-	to := func(n fleet.NodeName) func(*postgres.FailoverRequest) {
-		return func(r *postgres.FailoverRequest) { r.To = n }
+	to := func(n fleet.NodeName) func(*nodes.FailoverRequest) {
+		return func(r *nodes.FailoverRequest) { r.To = n }
 	}
 	look := func(b *bench, edits ...func(*fleet.FailoverLook)) fleet.FailoverSeen {
 		in := fleet.FailoverLook{Site: plant, Run: run1, Build: "build-1"}
@@ -267,7 +271,7 @@ func TestAskFailover(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		b.move(nodeA)
-		op, err := ask(b, func(r *postgres.FailoverRequest) { r.Force = true })
+		op, err := ask(b, func(r *nodes.FailoverRequest) { r.Force = true })
 		require.NoError(t, err)
 		require.Equal(t, nodeB, op.Node)
 		require.True(t, op.Forced)
@@ -305,7 +309,7 @@ func TestAskFailover(t *testing.T) {
 		require.True(t, before.HolderAway)
 		require.False(t, before.There.Before(before.At), "there is no server that it could speak to")
 		require.Positive(t, before.TTL)
-		b.cast(func(v *postgres.Vote) { v.Counter++ })
+		b.cast(func(v *nodes.Vote) { v.Counter++ })
 		require.Equal(t, before.Counter+1, look(b).Counter)
 
 		id := b.linked(nodeA)
@@ -315,7 +319,7 @@ func TestAskFailover(t *testing.T) {
 		require.InDelta(t, 10, now.At.Sub(now.There).Seconds(), 5)
 		b.askDrain(drainOf(nodeA, 600))
 		require.NoError(t, b.AskConnections(t.Context(), nodeA, []fleet.ConnectionID{id}))
-		require.NoError(t, b.MoveConnections(t.Context(), drainServer, postgres.ConnectionMoves{Acked: map[fleet.ConnectionID]int{id: 0}}))
+		require.NoError(t, b.MoveConnections(t.Context(), drainServer, nodes.ConnectionMoves{Acked: map[fleet.ConnectionID]int{id: 0}}))
 		require.False(t, look(b).HolderAway, "one that drains can be asked")
 		b.ends(id, fleet.StreamClosed)
 		require.True(t, look(b).HolderAway)
@@ -339,8 +343,8 @@ func TestAskFailover(t *testing.T) {
 	t.Run("a key and a door ask once, a dry run not at all", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		keyed := func(r *postgres.FailoverRequest) { r.Idempotency = postgres.Idempotency{Key: "k", Hash: []byte("h")} }
-		_, err := ask(b, func(r *postgres.FailoverRequest) { r.DryRun = true })
+		keyed := func(r *nodes.FailoverRequest) { r.Idempotency = postgres.Idempotency{Key: "k", Hash: []byte("h")} }
+		_, err := ask(b, func(r *nodes.FailoverRequest) { r.DryRun = true })
 		require.NoError(t, err)
 		require.Zero(t, scan[int](b, "SELECT count(*) FROM operations"))
 		var ids [4]fleet.OperationID
@@ -352,7 +356,7 @@ func TestAskFailover(t *testing.T) {
 		for _, id := range ids {
 			require.Equal(t, ids[0], id)
 		}
-		door := func(r *postgres.FailoverRequest) { r.Door = postgres.Door{Workflow: "any", Run: "r"} }
+		door := func(r *nodes.FailoverRequest) { r.Door = postgres.Door{Workflow: "any", Run: "r"} }
 		one, err := ask(b, door)
 		require.NoError(t, err)
 		two, err := ask(b, door)
@@ -365,9 +369,9 @@ func TestAskFailover(t *testing.T) {
 		b := setup(t)
 		_, err := ask(b, to("stranger"))
 		refused(t, fleet.Invalid, err)
-		_, err = ask(b, func(r *postgres.FailoverRequest) { r.Site = "nowhere" })
+		_, err = ask(b, func(r *nodes.FailoverRequest) { r.Site = "nowhere" })
 		refused(t, fleet.NotFound, err)
-		_, err = ask(b, func(r *postgres.FailoverRequest) { r.Project = "another" })
+		_, err = ask(b, func(r *nodes.FailoverRequest) { r.Project = "another" })
 		refused(t, fleet.NotFound, err)
 		b.exec("UPDATE nodes SET revoked_at = now() WHERE name = $1", nodeB)
 		_, err = ask(b)

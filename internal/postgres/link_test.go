@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
 )
 
 const linkServer = "link-server"
@@ -66,9 +67,9 @@ func TestConnectionRowsMoveByTheMachine(t *testing.T) {
 			require.NoError(t, err2)
 			b.exec(`UPDATE connections SET state = $2, active_at = now(), drain_acked_at = now(),
 				ended_at = CASE WHEN $2 = 'Disconnected' THEN now() END WHERE id = $1`, string(id), string(from))
-			moves := postgres.ConnectionMoves{Ended: map[fleet.ConnectionID]fleet.ConnectionEvent{id: on}}
+			moves := nodes.ConnectionMoves{Ended: map[fleet.ConnectionID]fleet.ConnectionEvent{id: on}}
 			if on == fleet.DrainAcked {
-				moves = postgres.ConnectionMoves{Acked: map[fleet.ConnectionID]int{id: 1}}
+				moves = nodes.ConnectionMoves{Acked: map[fleet.ConnectionID]int{id: 1}}
 			}
 			for _, server := range []string{"another", linkServer, linkServer} {
 				require.NoError(t, b.MoveConnections(b.ctx(), server, moves))
@@ -104,7 +105,7 @@ func TestModuleNamespaceOwnership(t *testing.T) {
 	below := func(r *fleet.Registration) { r.Namespace = "acme.deep" }
 	b.opens("three", below) // another module namespace
 	end := func(id fleet.ConnectionID) {
-		require.NoError(t, b.MoveConnections(b.ctx(), linkServer, postgres.ConnectionMoves{Ended: map[fleet.ConnectionID]fleet.ConnectionEvent{id: fleet.Deregistered}}))
+		require.NoError(t, b.MoveConnections(b.ctx(), linkServer, nodes.ConnectionMoves{Ended: map[fleet.ConnectionID]fleet.ConnectionEvent{id: fleet.Deregistered}}))
 	}
 	end(one)
 	_, err = b.registers("four")
@@ -140,7 +141,7 @@ func TestSweepLinkServer(t *testing.T) {
 	t.Parallel()
 	b := bare(t)
 	id := b.opens("one")
-	server := func() postgres.LinkServer {
+	server := func() nodes.LinkServer {
 		all, err := b.LinkServers(b.ctx())
 		require.NoError(t, err)
 		require.Len(t, all, 1)
@@ -153,7 +154,7 @@ func TestSweepLinkServer(t *testing.T) {
 	require.Zero(t, swept)
 	swept, err = b.SweepLinkServer(b.ctx(), server())
 	require.NoError(t, err)
-	require.Equal(t, postgres.SweptServer{Connections: 1}, swept)
+	require.Equal(t, nodes.SweptServer{Connections: 1}, swept)
 	c, err := b.GetConnection(b.ctx(), id)
 	require.NoError(t, err)
 	require.Equal(t, fleet.ServerLapsed, c.Reason)
@@ -174,7 +175,7 @@ func TestLinkIsCollected(t *testing.T) {
 	t.Parallel()
 	b := bare(t)
 	live, old := b.opens("live", func(r *fleet.Registration) { r.Namespace = "live" }), b.opens("old")
-	require.NoError(t, b.MoveConnections(b.ctx(), linkServer, postgres.ConnectionMoves{Ended: map[fleet.ConnectionID]fleet.ConnectionEvent{old: fleet.StreamClosed}}))
+	require.NoError(t, b.MoveConnections(b.ctx(), linkServer, nodes.ConnectionMoves{Ended: map[fleet.ConnectionID]fleet.ConnectionEvent{old: fleet.StreamClosed}}))
 	b.exec("UPDATE connections SET registered_at = now() - interval '1 year', ended_at = ended_at - interval '8 days'")
 	require.NoError(t, b.AddRefusals(b.ctx(), []audit.Refusal{
 		{Door: "link", Identity: "x", Reason: "y", Times: 1}, {Door: "link", Identity: "z", Reason: "y", Times: 1},
@@ -215,7 +216,7 @@ func TestListenLink(t *testing.T) {
 	heard, stopped := make(chan word, 10), make(chan struct{})
 	go func() {
 		defer close(stopped)
-		_ = b.ListenLink(ctx, postgres.LinkHeard{
+		_ = b.ListenLink(ctx, nodes.LinkHeard{
 			Connection: func(id fleet.ConnectionID, on fleet.ConnectionEvent) { heard <- word{id, on} },
 			Wanted:     func(fleet.NodeName, int64) {}, Set: func(fleet.NodeName, int64) {},
 		}) // ends with ctx
@@ -302,7 +303,7 @@ func TestOpenConnectionsTogether(t *testing.T) {
 	require.NoError(t, err)
 	two, err := b.registers("two", inGroup("g"))
 	require.NoError(t, err)
-	got, err := b.OpenConnections(t.Context(), []postgres.Opening{
+	got, err := b.OpenConnections(t.Context(), []nodes.Opening{
 		{ID: one, Identity: "token:a"}, {ID: two, Identity: "token:b"}, {ID: one, Identity: "token:a"}, {ID: "unknown", Identity: "token:a"},
 	}, linkServer)
 	require.NoError(t, err)
@@ -324,7 +325,7 @@ func TestHeartbeatsDoNotWait(t *testing.T) {
 	defer tx.Rollback(t.Context())
 	_, err = tx.Exec(t.Context(), "SELECT FROM connections WHERE id = $1 FOR UPDATE", string(locked))
 	require.NoError(t, err)
-	require.NoError(t, b.RecordHeartbeats(t.Context(), linkServer, []postgres.Heartbeat{{ID: locked, InFlight: 3}, {ID: free, InFlight: 4}}))
+	require.NoError(t, b.RecordHeartbeats(t.Context(), linkServer, []nodes.Heartbeat{{ID: locked, InFlight: 3}, {ID: free, InFlight: 4}}))
 	for id, want := range map[fleet.ConnectionID]int{locked: 0, free: 4} {
 		c, err := b.GetConnection(t.Context(), id)
 		require.NoError(t, err)

@@ -9,17 +9,19 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
 )
 
-func (b *bench) openSubjects(older time.Duration) []postgres.OpenSubject {
+func (b *bench) openSubjects(older time.Duration) []deliveries.OpenSubject {
 	b.t.Helper()
-	list, err := b.OpenSubjects(b.ctx(), postgres.OpenSubject{}, older, 100)
+	list, err := b.OpenSubjects(b.ctx(), deliveries.OpenSubject{}, older, 100)
 	require.NoError(b.t, err)
 	return list
 }
 
-func lostRun(run string) postgres.OpenSubject {
-	return postgres.OpenSubject{Site: plant, Instance: press, Run: run}
+func lostRun(run string) deliveries.OpenSubject {
+	return deliveries.OpenSubject{Site: plant, Instance: press, Run: run}
 }
 
 // X25
@@ -174,12 +176,12 @@ func TestOpenSubjects(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		b.put(`{"a":1}`)
-		require.Equal(t, []postgres.OpenSubject{lostRun("")}, b.openSubjects(0), "no run has it yet")
+		require.Equal(t, []deliveries.OpenSubject{lostRun("")}, b.openSubjects(0), "no run has it yet")
 		d := b.claim(run1, "1")
-		require.Equal(t, []postgres.OpenSubject{lostRun(run1)}, b.openSubjects(0))
+		require.Equal(t, []deliveries.OpenSubject{lostRun(run1)}, b.openSubjects(0))
 		b.record(d, nodeA)
 		b.end(d, fleet.DeliveryFailed, because("not_replicated"))
-		require.Equal(t, []postgres.OpenSubject{lostRun(run1)}, b.openSubjects(0), "the standby's copy is due")
+		require.Equal(t, []deliveries.OpenSubject{lostRun(run1)}, b.openSubjects(0), "the standby's copy is due")
 		b.miss("", nodeB, fleet.TargetFailed, fleet.Unavailable)
 		require.Empty(t, b.openSubjects(0), "what waits for a node's return costs nothing")
 	})
@@ -206,9 +208,9 @@ func TestOpenSubjects(t *testing.T) {
 		require.Len(t, b.observe(run1).Unsettled, 1)
 		require.Empty(t, b.owed())
 		require.Empty(t, b.openSubjects(0), "the node is not there")
-		_, err = b.HeldBy(t.Context(), postgres.NodeReport{Node: nodeA})
+		_, err = b.HeldBy(t.Context(), nodes.NodeReport{Node: nodeA})
 		require.NoError(t, err)
-		require.Equal(t, []postgres.OpenSubject{lostRun(run1)}, b.openSubjects(0))
+		require.Equal(t, []deliveries.OpenSubject{lostRun(run1)}, b.openSubjects(0))
 		require.Empty(t, b.openSubjects(minute))
 		_, err = b.Settle(t.Context(), fleet.Settle{Subject: subject(run1), Node: nodeA})
 		require.NoError(t, err)
@@ -222,7 +224,7 @@ func TestOpenSubjects(t *testing.T) {
 			b.put(`{"a":1}`, named(fmt.Sprintf("n%d", i)))
 		}
 		var names []fleet.InstanceName
-		var after postgres.OpenSubject
+		var after deliveries.OpenSubject
 		for {
 			page, err := b.OpenSubjects(t.Context(), after, 0, 3)
 			require.NoError(t, err)

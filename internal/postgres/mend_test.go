@@ -9,13 +9,13 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
 )
 
 // report is what a node says of the press, at its start or later.
 func (b *bench) report(node fleet.NodeName, r fleet.Revision) {
 	b.t.Helper()
-	_, err := b.HeldBy(b.ctx(), postgres.NodeReport{Node: node, Instances: []fleet.NodeInstance{{Instance: press, Held: holding(r)}}})
+	_, err := b.HeldBy(b.ctx(), nodes.NodeReport{Node: node, Instances: []fleet.NodeInstance{{Instance: press, Held: holding(r)}}})
 	require.NoError(b.t, err)
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/store"
 	"github.com/holdfast-io/holdfast/internal/testkit"
 )
 
@@ -53,7 +54,7 @@ func TestMigrations(t *testing.T) {
 		t.Parallel()
 		url, conn := virgin(t)
 		open := func(int) error {
-			s, err := postgres.Open(t.Context(), url, testkit.Region)
+			s, err := store.Open(t.Context(), url, testkit.Region)
 			if err == nil {
 				s.Close()
 			}
@@ -101,7 +102,7 @@ func TestForeignSchema(t *testing.T) {
 			url, conn := virgin(t)
 			_, err := conn.Exec(t.Context(), make)
 			require.NoError(t, err)
-			for _, open := range []func(context.Context, string, string) (*postgres.Store, error){postgres.Open, postgres.OpenMigrated} {
+			for _, open := range []func(context.Context, string, string) (*store.Store, error){store.Open, store.OpenMigrated} {
 				_, err := open(t.Context(), url, testkit.Region)
 				refused(t, fleet.Precondition, err)
 				require.ErrorContains(t, err, "an unreleased build")
@@ -118,7 +119,7 @@ func TestForeignSchema(t *testing.T) {
 	}
 }
 
-type openStore = func(ctx context.Context, url, region string) (*postgres.Store, error)
+type openStore = func(ctx context.Context, url, region string) (*store.Store, error)
 
 // N72: what is printed brings a database from where it is to this version, and records it.
 func TestMigrationScript(t *testing.T) {
@@ -135,9 +136,9 @@ func TestMigrationScript(t *testing.T) {
 		open    []openStore // the first does not migrate
 		becomes []string
 	}{
-		"an empty database":                      {false, postgres.MigrationScript, []openStore{postgres.OpenMigrated, postgres.Open}, files},
-		"an empty database, of the next version": {false, postgres.LaterScript, []openStore{postgres.OpenLaterMigrated, postgres.OpenMigrated, postgres.OpenLater}, next},
-		"the version before":                     {true, postgres.LaterScript, []openStore{postgres.OpenLaterMigrated, postgres.OpenMigrated, postgres.OpenLater}, next},
+		"an empty database":                      {false, postgres.MigrationScript, []openStore{store.OpenMigrated, store.Open}, files},
+		"an empty database, of the next version": {false, postgres.LaterScript, []openStore{postgres.OpenLaterMigrated, store.OpenMigrated, postgres.OpenLater}, next},
+		"the version before":                     {true, postgres.LaterScript, []openStore{postgres.OpenLaterMigrated, store.OpenMigrated, postgres.OpenLater}, next},
 	} {
 		t.Run("of "+what, func(t *testing.T) {
 			t.Parallel()

@@ -10,12 +10,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/keyring"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
 )
 
-func (b *bench) node(name fleet.NodeName) postgres.Node {
+func (b *bench) node(name fleet.NodeName) nodes.Node {
 	b.t.Helper()
-	list, err := b.ListNodes(b.ctx(), postgres.NodeFilter{Name: name}, "", 10)
+	list, err := b.ListNodes(b.ctx(), nodes.NodeFilter{Name: name}, "", 10)
 	require.NoError(b.t, err)
 	require.Len(b.t, list, 1)
 	return list[0]
@@ -32,7 +33,7 @@ func TestEnrol(t *testing.T) {
 		e := b.joinToken(nodeA, "secret")
 		w, err := b.Enrol(t.Context(), e)
 		require.NoError(t, err)
-		require.Equal(t, postgres.Welcome{Region: "test", Role: fleet.RoleActive, Epoch: 1, First: true}, w)
+		require.Equal(t, nodes.Welcome{Region: "test", Role: fleet.RoleActive, Epoch: 1, First: true}, w)
 		require.Equal(t, e.SigningKey, b.node(nodeA).SigningKey)
 		require.NotNil(t, b.node(nodeA).EnrolledAt)
 		e.SigningKey = append([]byte{9}, e.SigningKey[1:]...)
@@ -48,7 +49,7 @@ func TestEnrol(t *testing.T) {
 		told, err := b.Enrol(t.Context(), e)
 		require.NoError(t, err)
 		before := b.node(nodeA)
-		again := func(edits ...func(*postgres.Enrolment)) error {
+		again := func(edits ...func(*nodes.Enrolment)) error {
 			mine := e
 			for _, edit := range edits {
 				edit(&mine)
@@ -63,12 +64,12 @@ func TestEnrol(t *testing.T) {
 			require.NoError(t, again())
 		}
 		other := append([]byte{9}, e.SigningKey[1:]...)
-		for _, edit := range []func(*postgres.Enrolment){
-			func(e *postgres.Enrolment) { e.JoinTokenHash = make([]byte, 32) },
-			func(e *postgres.Enrolment) { e.Node = nodeB },
-			func(e *postgres.Enrolment) { e.Site = "elsewhere" },
-			func(e *postgres.Enrolment) { e.SigningKey = other },
-			func(e *postgres.Enrolment) { e.SealingKey = other },
+		for _, edit := range []func(*nodes.Enrolment){
+			func(e *nodes.Enrolment) { e.JoinTokenHash = make([]byte, 32) },
+			func(e *nodes.Enrolment) { e.Node = nodeB },
+			func(e *nodes.Enrolment) { e.Site = "elsewhere" },
+			func(e *nodes.Enrolment) { e.SigningKey = other },
+			func(e *nodes.Enrolment) { e.SealingKey = other },
 		} {
 			refused(t, fleet.Unauthenticated, again(edit))
 		}
@@ -86,7 +87,7 @@ func TestEnrol(t *testing.T) {
 		b := bare(t)
 		b.putSite(plant, nodeA, nodeB)
 		old, newer := b.joinToken(nodeA, "old"), b.joinToken(nodeA, "newer")
-		for _, e := range []postgres.Enrolment{old, newer} {
+		for _, e := range []nodes.Enrolment{old, newer} {
 			_, err := b.Enrol(t.Context(), e)
 			require.NoError(t, err)
 		}
@@ -155,10 +156,10 @@ func TestEnrol(t *testing.T) {
 		b := bare(t)
 		b.putSite(plant, nodeA, nodeB)
 		e := b.joinToken(nodeA, "secret")
-		for _, edit := range []func(*postgres.Enrolment){
-			func(e *postgres.Enrolment) { e.JoinTokenHash = make([]byte, 32) },
-			func(e *postgres.Enrolment) { e.Node = nodeB },
-			func(e *postgres.Enrolment) { e.Site = "elsewhere" },
+		for _, edit := range []func(*nodes.Enrolment){
+			func(e *nodes.Enrolment) { e.JoinTokenHash = make([]byte, 32) },
+			func(e *nodes.Enrolment) { e.Node = nodeB },
+			func(e *nodes.Enrolment) { e.Site = "elsewhere" },
 		} {
 			bad := e
 			edit(&bad)
@@ -189,7 +190,7 @@ func TestEnrol(t *testing.T) {
 	t.Run("wants a declared node", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		_, err := b.AddJoinToken(t.Context(), postgres.JoinToken{Hash: make([]byte, 32), Site: plant, Node: "stranger"}, time.Hour)
+		_, err := b.AddJoinToken(t.Context(), keyring.JoinToken{Hash: make([]byte, 32), Site: plant, Node: "stranger"}, time.Hour)
 		refused(t, fleet.NotFound, err)
 		e := b.joinToken(nodeB, "secret")
 		b.putSite(plant, nodeA, "")
@@ -257,8 +258,8 @@ func TestSiteNodes(t *testing.T) {
 	})
 }
 
-func reportOf(node fleet.NodeName, start string, held map[fleet.InstanceName]fleet.Revision) postgres.NodeReport {
-	r := postgres.NodeReport{Node: node, StartID: start}
+func reportOf(node fleet.NodeName, start string, held map[fleet.InstanceName]fleet.Revision) nodes.NodeReport {
+	r := nodes.NodeReport{Node: node, StartID: start}
 	for name, rev := range held {
 		r.Instances = append(r.Instances, fleet.NodeInstance{Instance: name, Held: holding(rev)})
 	}
@@ -400,7 +401,9 @@ func TestLogs(t *testing.T) {
 		b.put(`{"a":1}`)
 		b.deploy("1")
 		on := b.node(nodeA)
-		add = func(offset int64, data []byte) error { return b.AppendLog(t.Context(), on, press, offset, data) }
+		add = func(offset int64, data []byte) error {
+			return b.AppendLog(t.Context(), on, press, offset, data)
+		}
 		return b, add, func() (all string) {
 			chunks, err := b.ReadLogs(t.Context(), plant, press, nodeA, 0)
 			require.NoError(t, err)
@@ -422,7 +425,7 @@ func TestLogs(t *testing.T) {
 		require.Equal(t, keep, scan[int64](b, "SELECT sum(length(data)) FROM instance_logs"))
 		chunks, err := b.ReadLogs(t.Context(), plant, press, nodeA, at-piece)
 		require.NoError(t, err)
-		require.Equal(t, []postgres.LogChunk{{Node: nodeA, Offset: at - piece, Data: bodyBytes(piece)}}, chunks)
+		require.Equal(t, []nodes.LogChunk{{Node: nodeA, Offset: at - piece, Data: bodyBytes(piece)}}, chunks)
 	})
 	t.Run("a piece that comes again and is longer adds what is new", func(t *testing.T) {
 		t.Parallel()
@@ -471,9 +474,9 @@ func TestAPITokens(t *testing.T) {
 	b := bare(t)
 	hash := jsonOf("token")
 	sum := []byte(hash.Hash[:32])
-	made, err := b.AddAPIToken(t.Context(), postgres.APIToken{Hash: sum, Role: "operator", Project: project, Note: "ci", CreatedBy: "ann"})
+	made, err := b.AddAPIToken(t.Context(), keyring.APIToken{Hash: sum, Role: "operator", Project: project, Note: "ci", CreatedBy: "ann"})
 	require.NoError(t, err)
-	again, err := b.AddAPIToken(t.Context(), postgres.APIToken{Hash: sum, Role: "admin", Note: "mine", CreatedBy: "eve"})
+	again, err := b.AddAPIToken(t.Context(), keyring.APIToken{Hash: sum, Role: "admin", Note: "mine", CreatedBy: "eve"})
 	require.NoError(t, err)
 	require.Equal(t, made.ID, again.ID)
 	require.Equal(t, "operator", again.Role, "the same token never gains a role")
@@ -485,7 +488,7 @@ func TestAPITokens(t *testing.T) {
 	refused(t, fleet.Unauthenticated, err)
 	refused(t, fleet.NotFound, b.RevokeAPIToken(t.Context(), made.ID))
 	past := time.Now().Add(-time.Minute)
-	_, err = b.AddAPIToken(t.Context(), postgres.APIToken{Hash: []byte(jsonOf("old").Hash[:32]), Role: "viewer", CreatedBy: "ann", ExpiresAt: &past})
+	_, err = b.AddAPIToken(t.Context(), keyring.APIToken{Hash: []byte(jsonOf("old").Hash[:32]), Role: "viewer", CreatedBy: "ann", ExpiresAt: &past})
 	require.NoError(t, err)
 	_, err = b.APITokenByHash(t.Context(), []byte(jsonOf("old").Hash[:32]))
 	refused(t, fleet.Unauthenticated, err)

@@ -9,7 +9,7 @@ import (
 
 // GetObject reads one declared object.
 func (s *Store) GetObject(ctx context.Context, k fleet.ObjectKey) (fleet.Object, error) {
-	o, err := find(ctx, s.q, k)
+	o, err := Find(ctx, s.Q, k)
 	if err == nil && o == nil {
 		err = fleet.NoObject(k)
 	}
@@ -21,15 +21,15 @@ func (s *Store) GetObject(ctx context.Context, k fleet.ObjectKey) (fleet.Object,
 
 // ListObjects pages through the objects of one kind by name.
 func (s *Store) ListObjects(ctx context.Context, kind fleet.ObjectKind, scope string, project fleet.ProjectName, after string, limit int32) ([]fleet.Object, error) {
-	rows, err := s.q.ListObjects(ctx, db.ListObjectsParams{
+	rows, err := s.Q.ListObjects(ctx, db.ListObjectsParams{
 		Kind: string(kind), Scope: scope, After: after, Project: string(project), MaxRows: limit,
 	})
 	if err != nil {
-		return nil, failed("list "+kind.Declared().Plural, err)
+		return nil, Failed("list "+kind.Declared().Plural, err)
 	}
 	out := make([]fleet.Object, len(rows))
 	for i, r := range rows {
-		out[i] = objectOf(r)
+		out[i] = ObjectOf(r)
 	}
 	return out, nil
 }

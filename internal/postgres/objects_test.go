@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
 )
 
 // rows counts all that a write could leave behind.
@@ -46,7 +47,7 @@ func TestGeneration(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		const writers = 20
-		changes := make([]postgres.InstanceChange, writers)
+		changes := make([]deliveries.InstanceChange, writers)
 		for i := range changes {
 			changes[i] = b.change(string(rune('a' + i)))
 		}
@@ -143,7 +144,7 @@ func TestIfMatch(t *testing.T) {
 		b := setup(t)
 		seen := b.put(`{"a":0}`).After.ResourceVersion
 		won := make(chan bool, 8)
-		changes := make([]postgres.InstanceChange, cap(won))
+		changes := make([]deliveries.InstanceChange, cap(won))
 		for i := range changes {
 			changes[i] = b.change(string(rune('a' + i)))
 			changes[i].IfMatch = seen
@@ -430,7 +431,7 @@ func TestDeclared(t *testing.T) {
 		w := writeOf(fleet.ObjectKey{Kind: fleet.KindTemplate, Name: "base"})
 		_, err := b.Declare(t.Context(), w, b.base(`{}`))
 		require.NoError(t, err)
-		b.put(`{}`, func(c *postgres.InstanceChange) {
+		b.put(`{}`, func(c *deliveries.InstanceChange) {
 			c.Spec.Config, c.Spec.Template, c.Spec.TemplateGeneration = nil, "base", 1
 		})
 		_, err = b.DeleteDeclared(t.Context(), w)

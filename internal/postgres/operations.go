@@ -35,7 +35,7 @@ type Operation struct {
 	EndedAt     *time.Time
 }
 
-func operationOf(r db.Operation) Operation {
+func OperationOf(r db.Operation) Operation {
 	out := Operation{
 		ID: fleet.OperationID(r.ID), Kind: fleet.OperationKind(r.Kind), Site: fleet.SiteName(r.Site), Subject: r.Subject, Revision: r.Revision,
 		Project: fleet.ProjectName(r.Project), State: fleet.OperationState(r.State), Reason: r.Reason,
@@ -60,11 +60,11 @@ func operationOf(r db.Operation) Operation {
 
 // GetOperation reads one operation.
 func (s *Store) GetOperation(ctx context.Context, id fleet.OperationID) (Operation, error) {
-	row, err := s.q.GetOperation(ctx, string(id))
-	if noRows(err) {
-		return Operation{}, orNotFound(nil, "operation", string(id), "holdfast operations")
+	row, err := s.Q.GetOperation(ctx, string(id))
+	if NoRows(err) {
+		return Operation{}, OrNotFound(nil, "operation", string(id), "holdfast operations")
 	}
-	return operationOf(row), failed("read operation", err)
+	return OperationOf(row), Failed("read operation", err)
 }
 
 // OperationFilter narrows a list of operations; zero values do not.
@@ -85,8 +85,8 @@ type Place struct {
 	ID string
 }
 
-// orStart is the place itself, or one before all rows; the clocks may differ.
-func (p Place) orStart() Place {
+// OrStart is the place itself, or one before all rows; the clocks may differ.
+func (p Place) OrStart() Place {
 	if p.ID == "" {
 		return Place{At: time.Now().Add(time.Hour), ID: "~"}
 	}
@@ -95,18 +95,18 @@ func (p Place) orStart() Place {
 
 // ListOperations lists newest first, after a place ("" is the start).
 func (s *Store) ListOperations(ctx context.Context, f OperationFilter, after Place, limit int32) ([]Operation, error) {
-	after = after.orStart()
-	rows, err := s.q.ListOperations(ctx, db.ListOperationsParams{
+	after = after.OrStart()
+	rows, err := s.Q.ListOperations(ctx, db.ListOperationsParams{
 		BeforeAt: after.At, BeforeID: after.ID, Project: string(f.Project), State: string(f.State),
 		Site: string(f.Site), Name: string(f.Instance), Node: string(f.Node), Fleet: string(f.Fleet),
 		Deployment: string(f.Deployment), MaxRows: limit,
 	})
 	if err != nil {
-		return nil, failed("list operations", err)
+		return nil, Failed("list operations", err)
 	}
 	out := make([]Operation, len(rows))
 	for i, r := range rows {
-		out[i] = operationOf(r)
+		out[i] = OperationOf(r)
 	}
 	return out, nil
 }
@@ -120,20 +120,20 @@ func (s *Store) CancelOperation(ctx context.Context, id fleet.OperationID) (Oper
 	if err != nil {
 		return Operation{}, err
 	}
-	err = s.tx(ctx, "cancel operation", func(q *db.Queries) error {
+	err = s.Tx(ctx, "cancel operation", func(q *db.Queries) error {
 		if out.Kind == fleet.OperationFleet {
-			if err := lock(ctx, q, []fleet.ObjectKey{fleet.FleetKey(out.Fleet)}); err != nil {
+			if err := Lock(ctx, q, []fleet.ObjectKey{fleet.FleetKey(out.Fleet)}); err != nil {
 				return err
 			}
 		}
 		row, err := q.RequestCancel(ctx, string(id))
-		if noRows(err) {
+		if NoRows(err) {
 			return fleet.Errorf(fleet.IllegalState, "operation %s has ended", id)
 		}
 		if err != nil {
-			return failed("cancel operation", err)
+			return Failed("cancel operation", err)
 		}
-		out = operationOf(row)
+		out = OperationOf(row)
 		if cancel := s.areas.Cancels[out.Kind]; cancel != nil {
 			return cancel(ctx, q, out)
 		}
@@ -150,7 +150,7 @@ func (s *Store) CancelOperation(ctx context.Context, id fleet.OperationID) (Oper
 		case fleet.OperationFleet, fleet.OperationDeploy, fleet.OperationEnable, fleet.OperationDisable, fleet.OperationDelete, fleet.OperationRollback,
 			fleet.OperationFailover, fleet.OperationConverge, fleet.OperationScale, fleet.OperationRestart, fleet.OperationDestroy:
 		}
-		return putOutbox(ctx, q, out.Subject)
+		return PutOutbox(ctx, q, out.Subject)
 	})
 	return out, err
 }
@@ -160,18 +160,18 @@ func endCancelled(ctx context.Context, q *db.Queries, o *Operation, message stri
 		ID: string(o.ID), State: string(fleet.OperationCancelled), Reason: "cancelled", Message: message,
 	}
 	if _, err := q.EndOperation(ctx, p); err != nil {
-		return failed("end the operation", err)
+		return Failed("end the operation", err)
 	}
 	row, err := q.GetOperation(ctx, p.ID)
 	if err != nil {
-		return failed("read the operation", err)
+		return Failed("read the operation", err)
 	}
-	*o = operationOf(row)
-	return failed("announce the end", q.NotifyOperation(ctx, p.ID))
+	*o = OperationOf(row)
+	return Failed("announce the end", q.NotifyOperation(ctx, p.ID))
 }
 
-// ending is how a set of operations of one subject ends.
-type ending struct {
+// Ending is how a set of operations of one subject ends.
+type Ending struct {
 	From, To      int64 // revisions
 	State         fleet.OperationState
 	Reason        string
@@ -181,9 +181,9 @@ type ending struct {
 	Run           string // only those that it serves, "" for all
 }
 
-// endOperations ends them and announces each end to its waiters.
-func endOperations(ctx context.Context, q *db.Queries, subject string, e ending) error {
-	return failed("end operations", q.EndOperations(ctx, db.EndOperationsParams{
+// EndOperations ends them and announces each end to its waiters.
+func EndOperations(ctx context.Context, q *db.Queries, subject string, e Ending) error {
+	return Failed("end operations", q.EndOperations(ctx, db.EndOperationsParams{
 		Subject: subject, FromRevision: e.From, ToRevision: e.To, State: string(e.State), Reason: e.Reason,
 		Message: e.Message, DeliveryID: string(e.Delivery), OnlyCancelled: e.OnlyCancelled,
 		Run: e.Run,
@@ -192,22 +192,22 @@ func endOperations(ctx context.Context, q *db.Queries, subject string, e ending)
 
 // OperationOfDoor is the operation of a door, nil if it has none.
 func (s *Store) OperationOfDoor(ctx context.Context, d Door) (*Operation, error) {
-	return operationOfDoor(ctx, s.q, d)
+	return OperationOfDoor(ctx, s.Q, d)
 }
 
 // UntoldDoors lists ended operations whose door was not notified; subject "" is all.
 func (s *Store) UntoldDoors(ctx context.Context, subject string, limit int32) ([]Operation, error) {
-	rows, err := s.q.UntoldDoors(ctx, db.UntoldDoorsParams{Subject: subject, MaxRows: limit})
+	rows, err := s.Q.UntoldDoors(ctx, db.UntoldDoorsParams{Subject: subject, MaxRows: limit})
 	out := make([]Operation, len(rows))
 	for i, r := range rows {
-		out[i] = operationOf(r)
+		out[i] = OperationOf(r)
 	}
-	return out, failed("list doors", err)
+	return out, Failed("list doors", err)
 }
 
 // DoorTold records that a door knows the end.
 func (s *Store) DoorTold(ctx context.Context, id fleet.OperationID) error {
-	return failed("mark the door as notified", s.q.DoorTold(ctx, string(id)))
+	return Failed("mark the door as notified", s.Q.DoorTold(ctx, string(id)))
 }
 
 // entityLate is how long past its deadline an operation on a deployment is left to its entity.
@@ -216,9 +216,9 @@ const entityLate = time.Minute
 // EndOverdue fails the operations whose deadline passed, whatever became of their workflow. It gives
 // how many, and of them those on deployments, also of a run that fails later.
 func (s *Store) EndOverdue(ctx context.Context, limit int32) (count int, ofDeployments []fleet.OperationEnded, err error) {
-	rows, err := s.q.OverdueOperations(ctx, db.OverdueOperationsParams{EntitySeconds: entityLate.Seconds(), MaxRows: limit})
+	rows, err := s.Q.OverdueOperations(ctx, db.OverdueOperationsParams{EntitySeconds: entityLate.Seconds(), MaxRows: limit})
 	if err != nil {
-		return 0, nil, failed("list overdue operations", err)
+		return 0, nil, Failed("list overdue operations", err)
 	}
 	for _, r := range rows {
 		p := db.EndOperationParams{
@@ -229,7 +229,7 @@ func (s *Store) EndOverdue(ctx context.Context, limit int32) (count int, ofDeplo
 			p.Message = fleet.LateDeployment(r.Message, r.Awaited)
 		}
 		var ended int64
-		err := s.tx(ctx, "end overdue operation", func(q *db.Queries) (err error) {
+		err := s.Tx(ctx, "end overdue operation", func(q *db.Queries) (err error) {
 			if ended, err = q.EndOperation(ctx, p); err != nil {
 				return err
 			}

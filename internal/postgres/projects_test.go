@@ -8,6 +8,8 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
+	"github.com/holdfast-io/holdfast/internal/postgres/keyring"
 )
 
 var redKey = fleet.ObjectKey{Kind: fleet.KindProject, Name: "red"}
@@ -21,10 +23,10 @@ func (b *bench) declareProject(name fleet.ProjectName) {
 	require.NoError(b.t, err)
 }
 
-func inRed(c *postgres.InstanceChange) { c.Project = "red" }
+func inRed(c *deliveries.InstanceChange) { c.Project = "red" }
 
-func redToken(hash string) postgres.APIToken {
-	return postgres.APIToken{Hash: []byte(jsonOf(hash).Hash[:32]), Role: "operator", Project: "red", CreatedBy: "ann"}
+func redToken(hash string) keyring.APIToken {
+	return keyring.APIToken{Hash: []byte(jsonOf(hash).Hash[:32]), Role: "operator", Project: "red", CreatedBy: "ann"}
 }
 
 // Section 6 of the design: the project of an object never changes, so it outlives the object.

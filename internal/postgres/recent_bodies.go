@@ -25,8 +25,8 @@ type recentBodies struct {
 	kept  map[fleet.Hash][]byte
 }
 
-// put stores a body, which must not change any more.
-func (r *recentBodies) put(h fleet.Hash, body []byte) {
+// Put stores a body, which must not change any more.
+func (r *recentBodies) Put(h fleet.Hash, body []byte) {
 	if len(body) > recentEach {
 		return
 	}
@@ -50,8 +50,8 @@ func (r *recentBodies) put(h fleet.Hash, body []byte) {
 	}
 }
 
-// of gives those of some bodies that are kept, and names the rest.
-func (r *recentBodies) of(hashes []fleet.Hash) (kept map[fleet.Hash][]byte, rest []fleet.Hash) {
+// Of gives those of some bodies that are kept, and names the rest.
+func (r *recentBodies) Of(hashes []fleet.Hash) (kept map[fleet.Hash][]byte, rest []fleet.Hash) {
 	kept = make(map[fleet.Hash][]byte, len(hashes))
 	r.mu.Lock()
 	defer r.mu.Unlock()

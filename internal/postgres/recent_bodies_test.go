@@ -17,10 +17,10 @@ func TestRecentBodies(t *testing.T) {
 	t.Run("gives what it keeps and names the rest", func(t *testing.T) {
 		t.Parallel()
 		var r recentBodies
-		r.put(name(1), []byte("one"))
-		r.put(name(1), []byte("one"))
-		r.put(name(2), make([]byte, recentEach+1))
-		kept, rest := r.of([]fleet.Hash{name(2), name(1), name(3)})
+		r.Put(name(1), []byte("one"))
+		r.Put(name(1), []byte("one"))
+		r.Put(name(2), make([]byte, recentEach+1))
+		kept, rest := r.Of([]fleet.Hash{name(2), name(1), name(3)})
 		require.Equal(t, map[fleet.Hash][]byte{name(1): []byte("one")}, kept)
 		require.Equal(t, []fleet.Hash{name(2), name(3)}, rest)
 		require.Equal(t, len("one")+recentOver, r.size)
@@ -31,7 +31,7 @@ func TestRecentBodies(t *testing.T) {
 		var r recentBodies
 		const each = 4 << 10
 		for n := range 2 * recentAll / each {
-			r.put(name(n), make([]byte, each, 4*each))
+			r.Put(name(n), make([]byte, each, 4*each))
 			require.LessOrEqual(t, r.size, recentAll)
 		}
 		require.Len(t, r.order, len(r.kept))
@@ -41,7 +41,7 @@ func TestRecentBodies(t *testing.T) {
 			held += cap(body)
 		}
 		require.LessOrEqual(t, held, recentAll)
-		_, rest := r.of([]fleet.Hash{name(0), name(2*recentAll/each - 1)})
+		_, rest := r.Of([]fleet.Hash{name(0), name(2*recentAll/each - 1)})
 		require.Equal(t, []fleet.Hash{name(0)}, rest)
 	})
 }

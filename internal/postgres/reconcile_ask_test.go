@@ -8,10 +8,12 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
 )
 
-func askOf(node fleet.NodeName) postgres.ReconcileRequest {
-	return postgres.ReconcileRequest{Request: postgres.Request{Actor: "ada", Limit: minute}, Node: node}
+func askOf(node fleet.NodeName) nodes.ReconcileRequest {
+	return nodes.ReconcileRequest{Request: postgres.Request{Actor: "ada", Limit: minute}, Node: node}
 }
 
 func TestAskReconcile(t *testing.T) {
@@ -64,7 +66,7 @@ func TestAskReconcile(t *testing.T) {
 		b.put(`{"a":1}`, named(string(nodeB)), unreleased)
 		_, err := b.AskReconcile(t.Context(), askOf(nodeB))
 		require.NoError(t, err)
-		open, err := b.OpenSubjects(t.Context(), postgres.OpenSubject{}, -time.Minute, 10)
+		open, err := b.OpenSubjects(t.Context(), deliveries.OpenSubject{}, -time.Minute, 10)
 		require.NoError(t, err)
 		require.Empty(t, open, "a node's operation was taken for that of an instance")
 	})

@@ -8,7 +8,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
 )
 
 func (b *bench) compareOne(node fleet.NodeName) fleet.Comparison {
@@ -71,7 +71,7 @@ func TestComparePage(t *testing.T) {
 		for i := range 5 {
 			b.put(`{"a":1}`, named(fmt.Sprintf("n%d", i)))
 		}
-		b.put(`{"a":1}`, func(c *postgres.InstanceChange) { c.Key.Scope = "other" })
+		b.put(`{"a":1}`, func(c *deliveries.InstanceChange) { c.Key.Scope = "other" })
 		b.exec(`INSERT INTO snapshots SELECT site, name, revision, 'x', 1 FROM revisions`)
 		var names []fleet.InstanceName
 		after, pages := "", 0

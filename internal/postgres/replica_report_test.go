@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deployments"
 )
 
 // S17, S54: what a node says wakes the deployment when there is something to decide, and only then.
@@ -16,7 +16,7 @@ func TestReportWakes(t *testing.T) {
 	b := setup(t).deployable()
 	b.putDeployment(asking(func(s *fleet.DeploymentSpec) { s.Replicas.Initial = 1 }))
 	b.visits()
-	all, err := b.ListReplicas(b.ctx(), postgres.ReplicaFilter{Deployment: web}, "", 10)
+	all, err := b.ListReplicas(b.ctx(), deployments.ReplicaFilter{Deployment: web}, "", 10)
 	require.NoError(t, err)
 	require.Len(t, all, 1)
 	for _, row := range []struct {
@@ -49,12 +49,12 @@ func TestStartupDeadline(t *testing.T) {
 		s.Replicas.Initial, s.Process.Startup = 1, &fleet.Startup{Deadline: 90}
 	}))
 	b.visits()
-	all, err := b.ListReplicas(b.ctx(), postgres.ReplicaFilter{Deployment: web}, "", 10)
+	all, err := b.ListReplicas(b.ctx(), deployments.ReplicaFilter{Deployment: web}, "", 10)
 	require.NoError(t, err)
 	id, node := all[0].ID, all[0].Node
 	b.exec(`UPDATE replicas SET since = since - interval '1 hour' WHERE id = $1`, id)
 	due := func() *time.Time {
-		listed, err := b.ListReplicas(b.ctx(), postgres.ReplicaFilter{Deployment: web}, "", 10)
+		listed, err := b.ListReplicas(b.ctx(), deployments.ReplicaFilter{Deployment: web}, "", 10)
 		require.NoError(t, err)
 		one, err := b.GetReplica(b.ctx(), id)
 		require.NoError(t, err)
@@ -104,7 +104,7 @@ func TestNodeStopped(t *testing.T) {
 	b.putDeployment(asking(func(s *fleet.DeploymentSpec) { s.Replicas.Initial = 3 }))
 	b.visits()
 	b.obey(nodeA)
-	all, err := b.ListReplicas(b.ctx(), postgres.ReplicaFilter{Deployment: web}, "", 10)
+	all, err := b.ListReplicas(b.ctx(), deployments.ReplicaFilter{Deployment: web}, "", 10)
 	require.NoError(t, err)
 	require.Len(t, all, 3)
 	b.exec(`UPDATE replicas SET state = 'TERMINATING', stop_by = now() WHERE id = $1`, all[0].ID)
@@ -120,8 +120,8 @@ func TestNodeStopped(t *testing.T) {
 		connection, err := b.GetConnection(b.ctx(), id)
 		require.NoError(t, err)
 		require.Equal(t, fleet.Deregistered, connection.Reason)
-		now := map[fleet.ReplicaID]postgres.Replica{}
-		rows, err := b.ListReplicas(b.ctx(), postgres.ReplicaFilter{Deployment: web, Ended: true}, "", 10)
+		now := map[fleet.ReplicaID]deployments.Replica{}
+		rows, err := b.ListReplicas(b.ctx(), deployments.ReplicaFilter{Deployment: web, Ended: true}, "", 10)
 		require.NoError(t, err)
 		for _, r := range rows {
 			now[r.ID] = r

@@ -9,6 +9,8 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deployments"
+	"github.com/holdfast-io/holdfast/internal/postgres/reconcile"
 )
 
 // named lists what the set of a node says of replicas: true for those that are to run.
@@ -43,7 +45,7 @@ func (b *bench) reports(r fleet.ReplicasReport) {
 // orphanReplicas are those that wait on a node, with why.
 func (b *bench) orphanReplicas(n fleet.NodeName) map[fleet.ReplicaID]string {
 	b.t.Helper()
-	list, err := b.ListOrphans(b.ctx(), postgres.OrphanFilter{Node: n}, "", 100)
+	list, err := b.ListOrphans(b.ctx(), reconcile.OrphanFilter{Node: n}, "", 100)
 	require.NoError(b.t, err)
 	out := map[fleet.ReplicaID]string{}
 	for _, o := range list {
@@ -234,9 +236,9 @@ func TestTombstones(t *testing.T) {
 }
 
 // approveReplicas lets node a end what waits there.
-func (b *bench) approveReplicas(edits ...func(*postgres.OrphanApproval)) (*postgres.Operation, error) {
+func (b *bench) approveReplicas(edits ...func(*reconcile.OrphanApproval)) (*postgres.Operation, error) {
 	b.t.Helper()
-	in := postgres.OrphanApproval{
+	in := reconcile.OrphanApproval{
 		Request: postgres.Request{Actor: "ann", Limit: time.Minute}, Node: nodeA, Why: "ticket 4711",
 	}
 	for _, edit := range edits {
@@ -262,10 +264,10 @@ func TestUnlistedReplicas(t *testing.T) {
 			require.Equal(t, map[fleet.ReplicaID]string{one: fleet.OrphanNeverKnown, two: fleet.OrphanNeverKnown}, b.orphanReplicas(nodeA))
 			require.Empty(t, b.named(nodeA))
 		}
-		list, err := b.ListOrphans(b.ctx(), postgres.OrphanFilter{Node: nodeA}, "", 1)
+		list, err := b.ListOrphans(b.ctx(), reconcile.OrphanFilter{Node: nodeA}, "", 1)
 		require.NoError(t, err)
 		require.Equal(t, []any{one, fleet.DeploymentName("lost"), int64(4)}, []any{list[0].Replica, list[0].Deployment, list[0].Version.Revision})
-		list, err = b.ListOrphans(b.ctx(), postgres.OrphanFilter{Node: nodeA}, "replica/"+string(one), 1)
+		list, err = b.ListOrphans(b.ctx(), reconcile.OrphanFilter{Node: nodeA}, "replica/"+string(one), 1)
 		require.NoError(t, err)
 		require.Len(t, list, 1, "the second page")
 		require.Equal(t, []any{two, fleet.DeploymentName("lost"), int64(4)}, []any{list[0].Replica, list[0].Deployment, list[0].Version.Revision})
@@ -275,10 +277,10 @@ func TestUnlistedReplicas(t *testing.T) {
 		require.EqualValues(t, 2, backlogs["orphans"].Count)
 
 		key := postgres.Idempotency{Key: "once", Hash: make([]byte, 32)}
-		let := func(in *postgres.OrphanApproval) { in.Replicas, in.Idempotency = []fleet.ReplicaID{two}, key }
-		_, err = b.approveReplicas(let, func(in *postgres.OrphanApproval) { in.Replicas = append(in.Replicas, "00000000000c") })
+		let := func(in *reconcile.OrphanApproval) { in.Replicas, in.Idempotency = []fleet.ReplicaID{two}, key }
+		_, err = b.approveReplicas(let, func(in *reconcile.OrphanApproval) { in.Replicas = append(in.Replicas, "00000000000c") })
 		refused(t, fleet.NotFound, err)
-		_, err = b.approveReplicas(let, func(in *postgres.OrphanApproval) { in.DryRun = true })
+		_, err = b.approveReplicas(let, func(in *reconcile.OrphanApproval) { in.DryRun = true })
 		require.NoError(t, err)
 		require.Empty(t, b.named(nodeA))
 		op, err := b.approveReplicas(let)
@@ -296,14 +298,14 @@ func TestUnlistedReplicas(t *testing.T) {
 		_, err = b.approveReplicas(let)
 		require.NoError(t, err, "the same request")
 
-		_, err = b.approveReplicas(func(in *postgres.OrphanApproval) { in.All = true })
+		_, err = b.approveReplicas(func(in *reconcile.OrphanApproval) { in.All = true })
 		require.NoError(t, err)
 		require.Equal(t, map[fleet.ReplicaID]bool{one: false}, b.named(nodeA))
 		b.reports(fleet.ReplicasReport{Node: nodeA, Complete: true})
 		require.Len(t, b.orphanReplicas(nodeA), 1, "its node may not see it yet")
 		b.complete(nodeA)
 		require.Empty(t, b.orphanReplicas(nodeA), "its node has it no more")
-		_, err = b.approveReplicas(func(in *postgres.OrphanApproval) { in.All = true })
+		_, err = b.approveReplicas(func(in *reconcile.OrphanApproval) { in.All = true })
 		refused(t, fleet.IllegalState, err)
 	})
 
@@ -314,14 +316,14 @@ func TestUnlistedReplicas(t *testing.T) {
 		own := ghost(one)
 		own.Deployment = web
 		b.tells(nodeA, own, ghost(two))
-		list, err := b.ListOrphans(b.ctx(), postgres.OrphanFilter{Node: nodeA, Project: project}, "", 10)
+		list, err := b.ListOrphans(b.ctx(), reconcile.OrphanFilter{Node: nodeA, Project: project}, "", 10)
 		require.NoError(t, err)
 		require.Len(t, list, 1)
 		require.Equal(t, one, list[0].Replica)
-		as := func(in *postgres.OrphanApproval) { in.Project = project }
-		_, err = b.approveReplicas(as, func(in *postgres.OrphanApproval) { in.Replicas = []fleet.ReplicaID{two} })
+		as := func(in *reconcile.OrphanApproval) { in.Project = project }
+		_, err = b.approveReplicas(as, func(in *reconcile.OrphanApproval) { in.Replicas = []fleet.ReplicaID{two} })
 		refused(t, fleet.NotFound, err)
-		_, err = b.approveReplicas(as, func(in *postgres.OrphanApproval) { in.All = true })
+		_, err = b.approveReplicas(as, func(in *reconcile.OrphanApproval) { in.All = true })
 		require.NoError(t, err)
 		require.Contains(t, b.named(nodeA), one)
 		require.NotContains(t, b.named(nodeA), two)
@@ -336,7 +338,7 @@ func TestUnlistedReplicas(t *testing.T) {
 		b.tells(nodeA, left, healthy(told))
 		every := false
 		uncounted := func() (ids []fleet.ReplicaID) {
-			all, err := b.UncountedReplicas(b.ctx(), postgres.UncountedFilter{Deployment: web, Every: every}, 10)
+			all, err := b.UncountedReplicas(b.ctx(), deployments.UncountedFilter{Deployment: web, Every: every}, 10)
 			require.NoError(t, err)
 			for _, u := range all {
 				ids = append(ids, u.ID)
@@ -344,7 +346,7 @@ func TestUnlistedReplicas(t *testing.T) {
 			return ids
 		}
 		listed := func(of fleet.ProjectName) int {
-			all, err := b.ListOrphans(b.ctx(), postgres.OrphanFilter{Node: nodeA, Project: of}, "", 10)
+			all, err := b.ListOrphans(b.ctx(), reconcile.OrphanFilter{Node: nodeA, Project: of}, "", 10)
 			require.NoError(t, err)
 			return len(all)
 		}
@@ -362,14 +364,14 @@ func TestUnlistedReplicas(t *testing.T) {
 		}
 		require.Equal(t, fleet.DeploymentTerminated, b.viewed().State)
 		b.declareProject("blue")
-		b.putDeployment(func(p *postgres.DeploymentPut) { p.Project = "blue" })
+		b.putDeployment(func(p *deployments.DeploymentPut) { p.Project = "blue" })
 		b.tells(nodeA, left, healthy(told))
 		require.Empty(t, uncounted())
 		require.Equal(t, []int{0, 1}, []int{listed("blue"), listed("")})
 		every = true // X28
 		require.Equal(t, []fleet.ReplicaID{one}, uncounted(), "who sees all is told")
 		every = false
-		_, err = b.approveReplicas(func(in *postgres.OrphanApproval) { in.All = true })
+		_, err = b.approveReplicas(func(in *reconcile.OrphanApproval) { in.All = true })
 		require.NoError(t, err)
 		require.Contains(t, b.named(nodeA), one)
 		require.Contains(t, b.named(nodeA), told, "it goes on ending")
@@ -420,7 +422,7 @@ func TestUnlistedReplicas(t *testing.T) {
 		b.complete(nodeA, said...)
 		require.NotContains(t, b.named(nodeA), ids[11], "it does not go pass by pass")
 
-		_, err := b.approveReplicas(func(in *postgres.OrphanApproval) { in.Replicas = ids[11:] })
+		_, err := b.approveReplicas(func(in *reconcile.OrphanApproval) { in.Replicas = ids[11:] })
 		require.NoError(t, err)
 		require.Contains(t, b.named(nodeA), ids[11])
 	})

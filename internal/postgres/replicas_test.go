@@ -8,18 +8,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deployments"
 )
 
 // on gives the replicas of a node.
-func (b *bench) on(n fleet.NodeName) []postgres.Replica {
+func (b *bench) on(n fleet.NodeName) []deployments.Replica {
 	b.t.Helper()
-	all, err := b.ListReplicas(b.ctx(), postgres.ReplicaFilter{Node: n, Ended: true}, "", 100)
+	all, err := b.ListReplicas(b.ctx(), deployments.ReplicaFilter{Node: n, Ended: true}, "", 100)
 	require.NoError(b.t, err)
 	return all
 }
 
-func (b *bench) replica(id fleet.ReplicaID) postgres.Replica {
+func (b *bench) replica(id fleet.ReplicaID) deployments.Replica {
 	b.t.Helper()
 	r, err := b.GetReplica(b.ctx(), id)
 	require.NoError(b.t, err)
@@ -110,7 +110,7 @@ func TestReplicaOutputAndSamples(t *testing.T) {
 	require.Len(t, pieces, 2, "a megabyte in all")
 	refused(t, fleet.Invalid, b.AppendReplicaLog(t.Context(), nodeA, r.ID, math.MaxInt64, piece))
 
-	samples := []postgres.ReplicaSample{{ID: r.ID, CPU: 0.5, Memory: 7}, {ID: "0123456789ab", CPU: 1}}
+	samples := []deployments.ReplicaSample{{ID: r.ID, CPU: 0.5, Memory: 7}, {ID: "0123456789ab", CPU: 1}}
 	require.NoError(t, b.ReplicaSampled(t.Context(), nodeA, samples))
 	require.NoError(t, b.ReplicaSampled(t.Context(), nodeB, samples))
 	kept, err := b.ReplicaSamples(t.Context(), web)

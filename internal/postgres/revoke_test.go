@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
 )
 
 // C87, N19, N92
@@ -16,12 +16,12 @@ func TestRevokeNode(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		require.NoError(t, b.Store.RevokeNode(t.Context(), nodeA))
-		rows, err := b.Store.ListNodes(t.Context(), postgres.NodeFilter{Name: nodeA}, "", 1)
+		rows, err := b.Store.ListNodes(t.Context(), nodes.NodeFilter{Name: nodeA}, "", 1)
 		require.NoError(t, err)
 		require.NotNil(t, rows[0].RevokedAt)
 		require.Empty(t, rows[0].SigningKey)
 		require.NoError(t, b.Store.RevokeNode(t.Context(), nodeA))
-		again, err := b.Store.ListNodes(t.Context(), postgres.NodeFilter{Name: nodeA}, "", 1)
+		again, err := b.Store.ListNodes(t.Context(), nodes.NodeFilter{Name: nodeA}, "", 1)
 		require.NoError(t, err)
 		require.Equal(t, rows[0].RevokedAt, again[0].RevokedAt)
 		_, err = b.Store.NodeKeys(t.Context(), nodeA)

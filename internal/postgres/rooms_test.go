@@ -8,6 +8,9 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deployments"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
+	"github.com/holdfast-io/holdfast/internal/postgres/reconcile"
 )
 
 func (b *bench) room(n fleet.NodeName) fleet.NodeRoom {
@@ -58,7 +61,7 @@ func TestRooms(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{webSub}, waiting, "who names it looks again")
 
-	require.NoError(t, b.Cordon(t.Context(), postgres.CordonRequest{Request: postgres.Request{Actor: "ann"}, Node: nodeB}))
+	require.NoError(t, b.Cordon(t.Context(), nodes.CordonRequest{Request: postgres.Request{Actor: "ann"}, Node: nodeB}))
 	require.Equal(t, "cordoned", b.room(nodeB).Away)
 	b.disconnect(nodeA)
 	require.Equal(t, "not_connected", b.room(nodeA).Away)
@@ -241,7 +244,7 @@ func TestDrainSeesOrphans(t *testing.T) {
 	b.tells(nodeA, ghost("00000000000a"), ghost("00000000000b"))
 	b.tells(nodeB, ghost("00000000000c"))
 	require.Equal(t, 2, b.seeDrain(nodeA).Orphans)
-	_, err := b.approveReplicas(func(in *postgres.OrphanApproval) { in.Replicas = []fleet.ReplicaID{"00000000000a"} })
+	_, err := b.approveReplicas(func(in *reconcile.OrphanApproval) { in.Replicas = []fleet.ReplicaID{"00000000000a"} })
 	require.NoError(t, err)
 	require.Equal(t, 1, b.seeDrain(nodeA).Orphans)
 	b.tells(nodeA, exited("00000000000b"))
@@ -281,7 +284,7 @@ func TestFullDeploymentIsUpdated(t *testing.T) {
 			rests()
 			before := len(b.replicas())
 			if c.cordoned {
-				require.NoError(t, b.Cordon(t.Context(), postgres.CordonRequest{Request: postgres.Request{Actor: "ann"}, Node: nodeB}))
+				require.NoError(t, b.Cordon(t.Context(), nodes.CordonRequest{Request: postgres.Request{Actor: "ann"}, Node: nodeB}))
 			}
 			put("two")
 			rests()
@@ -301,7 +304,7 @@ func TestDrainMovesReplicas(t *testing.T) {
 	b.settles()
 	b.exec(`DELETE FROM outbox`)
 	ask := func(force bool) {
-		_, err := b.AskNodeDrain(t.Context(), postgres.DrainRequest{
+		_, err := b.AskNodeDrain(t.Context(), nodes.DrainRequest{
 			Request: postgres.Request{Actor: "ann"},
 			Node:    nodeA,
 			Order:   fleet.DrainOrder{Reason: "disk", DeadlineSeconds: 60, Force: force},
@@ -347,7 +350,7 @@ func TestPlacesOfWhatIsWritten(t *testing.T) {
 	b := setup(t).deployable()
 	racks := fleet.PoolKey("racks")
 	inPool := asking(func(s *fleet.DeploymentSpec) { s.Placement.Pools = []fleet.PoolName{"racks"} })
-	for field, edit := range map[string]func(*postgres.DeploymentPut){
+	for field, edit := range map[string]func(*deployments.DeploymentPut){
 		"/placement/pools/0": inPool,
 		"/placement/sites/1": asking(func(s *fleet.DeploymentSpec) { s.Placement.Sites = []fleet.SiteName{plant, "gone"} }),
 	} {
@@ -369,7 +372,7 @@ func TestPlacesOfWhatIsWritten(t *testing.T) {
 	for round := range 20 {
 		_, err := b.Declare(t.Context(), writeOf(racks), fleet.PoolSpec{})
 		require.NoError(t, err)
-		puts := []postgres.DeploymentPut{b.deploymentPut(inPool), b.deploymentPut(inPool, ofName("api"))}
+		puts := []deployments.DeploymentPut{b.deploymentPut(inPool), b.deploymentPut(inPool, ofName("api"))}
 		require.NoError(t, atOnce(3, func(i int) error {
 			if i < len(puts) {
 				_, err := b.PutDeployment(t.Context(), puts[i])

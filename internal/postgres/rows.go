@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// textOf is never nil: NULL is no empty list.
-func textOf[T ~string](list []T) []string {
+// TextOf is never nil: NULL is no empty list.
+func TextOf[T ~string](list []T) []string {
 	out := make([]string, len(list))
 	for i, v := range list {
 		out[i] = string(v)
@@ -14,7 +14,7 @@ func textOf[T ~string](list []T) []string {
 	return out
 }
 
-// waveNumber is one that the schema can hold; there are MaxFleetWaves and one at most.
-func waveNumber(n int) int32 { return int32(min(max(n, 0), math.MaxInt32)) }
+// WaveNumber is one that the schema can hold; there are MaxFleetWaves and one at most.
+func WaveNumber(n int) int32 { return int32(min(max(n, 0), math.MaxInt32)) }
 
-func secondsOf(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+func SecondsOf(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

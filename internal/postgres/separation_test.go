@@ -6,7 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
 )
 
 // X10, X19: at a site of another project a command is declared only where each node that may run it keeps projects
@@ -18,7 +19,7 @@ func TestCommandsOfOthers(t *testing.T) {
 	says := func(node fleet.NodeName, what string) {
 		b.exec(`UPDATE nodes SET facts = jsonb_build_object('isolation', $2::text) WHERE name = $1`, node, what)
 	}
-	put := func(edits ...func(*postgres.InstanceChange)) error {
+	put := func(edits ...func(*deliveries.InstanceChange)) error {
 		_, err := b.PutInstance(b.ctx(), b.change(`{"a":1}`, append(edits, unreleased)...))
 		return err
 	}
@@ -36,7 +37,7 @@ func TestCommandsOfOthers(t *testing.T) {
 	says(nodeB, "uid")
 	require.NoError(t, put(inRed, named("r1"), running("/bin/true")))
 
-	list, err := b.ListNodes(b.ctx(), postgres.NodeFilter{Name: nodeB}, "", 1)
+	list, err := b.ListNodes(b.ctx(), nodes.NodeFilter{Name: nodeB}, "", 1)
 	require.NoError(t, err)
 	require.Equal(t, fleet.SeparationUID, list[0].Separation)
 	of, err := b.MembershipsOf(b.ctx(), []fleet.NodeName{nodeA})

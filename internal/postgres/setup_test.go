@@ -17,6 +17,10 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
+	"github.com/holdfast-io/holdfast/internal/postgres/keyring"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
+	"github.com/holdfast-io/holdfast/internal/store"
 	"github.com/holdfast-io/holdfast/internal/testkit"
 )
 
@@ -43,7 +47,7 @@ var (
 
 // bench is a region with one site, and a connection of its own beside the store.
 type bench struct {
-	*postgres.Store
+	*store.Store
 	t   *testing.T
 	url string
 	raw *pgxpool.Pool
@@ -63,7 +67,7 @@ func setup(t *testing.T) *bench {
 func bare(t *testing.T) *bench {
 	t.Helper()
 	url := testkit.DatabaseURL(t)
-	s, err := postgres.Open(t.Context(), url, testkit.Region)
+	s, err := store.Open(t.Context(), url, testkit.Region)
 	require.NoError(t, err)
 	t.Cleanup(s.Close)
 	cfg, err := pgxpool.ParseConfig(url)
@@ -123,11 +127,11 @@ func (b *bench) move(to fleet.NodeName) {
 }
 
 // granted is what a vote is after a grant.
-func granted(was postgres.SiteVote, to fleet.NodeName) postgres.VoteChange {
+func granted(was nodes.SiteVote, to fleet.NodeName) nodes.VoteChange {
 	now := was.Vote
 	now.Promised, now.PromisedTo, now.Holder, now.Counter, now.TTL = now.Promised+1, to, to, now.Counter+1, 15*time.Second
 	now.Epoch = now.Promised
-	return postgres.VoteChange{Site: was.Site, Was: was.Vote, Now: now}
+	return nodes.VoteChange{Site: was.Site, Was: was.Vote, Now: now}
 }
 
 func (b *bench) enrol(node fleet.NodeName) {
@@ -137,18 +141,18 @@ func (b *bench) enrol(node fleet.NodeName) {
 }
 
 // joinToken makes a join token and the request of the node that has it.
-func (b *bench) joinToken(node fleet.NodeName, secret string) postgres.Enrolment {
+func (b *bench) joinToken(node fleet.NodeName, secret string) nodes.Enrolment {
 	b.t.Helper()
 	return b.joinTokenAt(plant, node, secret)
 }
 
-func (b *bench) joinTokenAt(site fleet.SiteName, node fleet.NodeName, secret string) postgres.Enrolment {
+func (b *bench) joinTokenAt(site fleet.SiteName, node fleet.NodeName, secret string) nodes.Enrolment {
 	b.t.Helper()
 	sum := sha256.Sum256([]byte(secret))
-	_, err := b.AddJoinToken(b.ctx(), postgres.JoinToken{Hash: sum[:], Site: site, Node: node, CreatedBy: "ann"}, time.Hour)
+	_, err := b.AddJoinToken(b.ctx(), keyring.JoinToken{Hash: sum[:], Site: site, Node: node, CreatedBy: "ann"}, time.Hour)
 	require.NoError(b.t, err)
 	key := sha256.Sum256([]byte("key " + secret))
-	return postgres.Enrolment{JoinTokenHash: sum[:], Node: node, Site: site, SigningKey: key[:], SealingKey: key[:]}
+	return nodes.Enrolment{JoinTokenHash: sum[:], Node: node, Site: site, SigningKey: key[:], SealingKey: key[:]}
 }
 
 func writeOf(k fleet.ObjectKey) postgres.Write {
@@ -162,12 +166,12 @@ func jsonOf(body string) fleet.Content {
 }
 
 // change is a PUT of the press with a stored body; edits come after the defaults.
-func (b *bench) change(body string, edits ...func(*postgres.InstanceChange)) postgres.InstanceChange {
+func (b *bench) change(body string, edits ...func(*deliveries.InstanceChange)) deliveries.InstanceChange {
 	b.t.Helper()
 	_, err := b.PutBody(b.ctx(), project, []byte(body))
 	require.NoError(b.t, err)
 	content := jsonOf(body)
-	c := postgres.InstanceChange{
+	c := deliveries.InstanceChange{
 		Write: writeOf(pressKey), Content: content, Release: true, Reason: "because",
 		Spec: fleet.InstanceSpec{Config: &content, Enabled: true, Durability: fleet.DurabilitySync},
 	}
@@ -185,45 +189,45 @@ func (b *bench) base(body string) fleet.TemplateSpec {
 	return fleet.TemplateSpec{Base: jsonOf(body)}
 }
 
-func (b *bench) put(body string, edits ...func(*postgres.InstanceChange)) postgres.Started {
+func (b *bench) put(body string, edits ...func(*deliveries.InstanceChange)) postgres.Started {
 	b.t.Helper()
 	out, err := b.PutInstance(b.ctx(), b.change(body, edits...))
 	require.NoError(b.t, err)
 	return out
 }
 
-func as(d fleet.Durability) func(*postgres.InstanceChange) {
-	return func(c *postgres.InstanceChange) { c.Spec.Durability = d }
+func as(d fleet.Durability) func(*deliveries.InstanceChange) {
+	return func(c *deliveries.InstanceChange) { c.Spec.Durability = d }
 }
 
-func unreleased(c *postgres.InstanceChange) { c.Release = false }
+func unreleased(c *deliveries.InstanceChange) { c.Release = false }
 
-func dryRun(c *postgres.InstanceChange) { c.DryRun = true }
+func dryRun(c *deliveries.InstanceChange) { c.DryRun = true }
 
-func named(name string) func(*postgres.InstanceChange) {
-	return func(c *postgres.InstanceChange) { c.Key.Name = name }
+func named(name string) func(*deliveries.InstanceChange) {
+	return func(c *deliveries.InstanceChange) { c.Key.Name = name }
 }
 
-func labelled(labels map[string]string) func(*postgres.InstanceChange) {
-	return func(c *postgres.InstanceChange) { c.Labels = labels }
+func labelled(labels map[string]string) func(*deliveries.InstanceChange) {
+	return func(c *deliveries.InstanceChange) { c.Labels = labels }
 }
 
-func keyed(key, hash string) func(*postgres.InstanceChange) {
-	return func(c *postgres.InstanceChange) {
+func keyed(key, hash string) func(*deliveries.InstanceChange) {
+	return func(c *deliveries.InstanceChange) {
 		c.Idempotency = postgres.Idempotency{Key: key, Hash: []byte(hash)}
 	}
 }
 
-func running(command string) func(*postgres.InstanceChange) {
-	return func(c *postgres.InstanceChange) {
+func running(command string) func(*deliveries.InstanceChange) {
+	return func(c *deliveries.InstanceChange) {
 		c.Spec.Run = &fleet.Run{Command: []string{command}}
 		c.RunJSON = json.RawMessage(fmt.Sprintf(`{"command":[%q]}`, command))
 		c.RunHash = jsonOf(string(c.RunJSON)).Hash
 	}
 }
 
-func turnOf(kind fleet.OperationKind) postgres.InstanceTurn {
-	return postgres.InstanceTurn{Write: writeOf(pressKey), Kind: kind}
+func turnOf(kind fleet.OperationKind) deliveries.InstanceTurn {
+	return deliveries.InstanceTurn{Write: writeOf(pressKey), Kind: kind}
 }
 
 func (b *bench) turn(kind fleet.OperationKind) postgres.Started {
@@ -358,7 +362,7 @@ func (b *bench) operation(id fleet.OperationID) postgres.Operation {
 	return o
 }
 
-func (b *bench) delivery(id fleet.DeliveryID) postgres.Delivery {
+func (b *bench) delivery(id fleet.DeliveryID) deliveries.Delivery {
 	b.t.Helper()
 	all, err := b.ListDeliveries(b.ctx(), pressKey, 0, 100)
 	require.NoError(b.t, err)
@@ -368,7 +372,7 @@ func (b *bench) delivery(id fleet.DeliveryID) postgres.Delivery {
 		}
 	}
 	require.Fail(b.t, "there is no such delivery", "%s", id)
-	return postgres.Delivery{}
+	return deliveries.Delivery{}
 }
 
 func (b *bench) deployed() fleet.Revision {

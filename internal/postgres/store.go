@@ -15,17 +15,13 @@ import (
 // Store is the region's database. It is safe for concurrent use and keeps no state but bodies
 // that it has just written, which never change.
 type Store struct {
-	pool   *pgxpool.Pool
-	q      *db.Queries
-	region string
-	recent recentBodies
+	Pool   *pgxpool.Pool
+	Q      *db.Queries
+	Region string
+	Recent recentBodies
 	areas  Parts
 	// refused hears of what is not recorded, after the transaction.
 	refused func(audit.Refusal)
-	// placing bounds the visits that choose nodes.
-	placing chan struct{}
-	// looked, where a test sets it, is called between what a visit of a deployment sees and what it does.
-	looked func(fleet.DeploymentName)
 }
 
 // Connect connects, migrates, and checks that this is the database that the region knows: a
@@ -77,40 +73,40 @@ func connect(ctx context.Context, url, region string, prepare func(context.Conte
 	cfg.ConnConfig.RuntimeParams["idle_in_transaction_session_timeout"] = "30s"
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
-		return nil, failed("connect to postgres", err)
+		return nil, Failed("connect to postgres", err)
 	}
 	if err := prepare(ctx, pool); err != nil {
 		pool.Close()
 		return nil, err
 	}
-	return &Store{pool: pool, q: db.New(pool), region: region, placing: make(chan struct{}, placingAtOnce)}, nil
+	return &Store{Pool: pool, Q: db.New(pool), Region: region}, nil
 }
 
 // Close waits for queries under way.
-func (s *Store) Close() { s.pool.Close() }
+func (s *Store) Close() { s.Pool.Close() }
 
 // Ping says whether the database answers.
-func (s *Store) Ping(ctx context.Context) error { return failed("ping postgres", s.pool.Ping(ctx)) }
+func (s *Store) Ping(ctx context.Context) error { return Failed("ping postgres", s.Pool.Ping(ctx)) }
 
-// errRollback ends a transaction that was only tried.
-var errRollback = errors.New("dry run")
+// ErrRollback ends a transaction that was only tried.
+var ErrRollback = errors.New("dry run")
 
 // deadlockTries bounds how often a transaction that lost a race is run again.
 const deadlockTries = 5
 
-// tx runs f in one transaction; a serialization failure or a deadlock runs it again.
-func (s *Store) tx(ctx context.Context, doing string, f func(q *db.Queries) error) error {
+// Tx runs f in one transaction; a serialization failure or a deadlock runs it again.
+func (s *Store) Tx(ctx context.Context, doing string, f func(q *db.Queries) error) error {
 	var err error
 	for range deadlockTries {
-		err = inTransaction(ctx, s.pool, f)
+		err = inTransaction(ctx, s.Pool, f)
 		if kind := kindOf(err); err == nil || kind != fleet.Conflict || !lostRace(err) {
 			break
 		}
 	}
-	if errors.Is(err, errRollback) {
+	if errors.Is(err, ErrRollback) {
 		return nil
 	}
-	return failed(doing, err)
+	return Failed(doing, err)
 }
 
 // Region is the region's own row.
@@ -124,8 +120,8 @@ type Region struct {
 
 // GetRegion reads the region's row.
 func (s *Store) GetRegion(ctx context.Context) (Region, error) {
-	r, err := s.q.GetRegion(ctx)
-	return Region{r.Name, r.Era, r.SystemIdentifier, r.Timeline, r.RaisedAt}, failed("read region", err)
+	r, err := s.Q.GetRegion(ctx)
+	return Region{r.Name, r.Era, r.SystemIdentifier, r.Timeline, r.RaisedAt}, Failed("read region", err)
 }
 
 func (s *Store) checkIdentity(ctx context.Context) error {
@@ -133,12 +129,12 @@ func (s *Store) checkIdentity(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r, err := s.q.FoundRegion(ctx, db.FoundRegionParams{Name: s.region, SystemIdentifier: id, Timeline: timeline})
+	r, err := s.Q.FoundRegion(ctx, db.FoundRegionParams{Name: s.Region, SystemIdentifier: id, Timeline: timeline})
 	if err != nil {
-		return failed("read region", err)
+		return Failed("read region", err)
 	}
-	if r.Name != s.region {
-		return fleet.Errorf(fleet.Precondition, "this database belongs to region %s, not %s", r.Name, s.region).
+	if r.Name != s.Region {
+		return fleet.Errorf(fleet.Precondition, "this database belongs to region %s, not %s", r.Name, s.Region).
 			WithHint("point the server at its own database")
 	}
 	if r.SystemIdentifier != id || r.Timeline != timeline {
@@ -152,9 +148,9 @@ func (s *Store) checkIdentity(ctx context.Context) error {
 func (s *Store) identity(ctx context.Context) (string, int32, error) {
 	var id string
 	var timeline int32
-	row := s.pool.QueryRow(ctx, identitySQL)
+	row := s.Pool.QueryRow(ctx, identitySQL)
 	if err := row.Scan(&id, &timeline); err != nil {
-		return "", 0, failed("read the identity of the database", err)
+		return "", 0, Failed("read the identity of the database", err)
 	}
 	return id, timeline, nil
 }
@@ -171,12 +167,12 @@ func RaiseEra(ctx context.Context, url, region string) (Region, error) {
 		return Region{}, err
 	}
 	var r db.Region
-	err = s.tx(ctx, "raise the era", func(q *db.Queries) error {
+	err = s.Tx(ctx, "raise the era", func(q *db.Queries) error {
 		if err := q.StopEvents(ctx); err != nil { // else one of the old era could be committed below a reader of the new
 			return err
 		}
 		r, err = q.RaiseEra(ctx, db.RaiseEraParams{SystemIdentifier: id, Timeline: timeline, Name: region})
-		if noRows(err) {
+		if NoRows(err) {
 			return fleet.Errorf(fleet.Precondition, "this database does not belong to region %s", region).
 				WithHint("point the command at the region's own database")
 		}

@@ -7,12 +7,12 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
 
-// unnamed refuses to delete a pool or a site that a deployment's placement names (list: pools or sites), in
+// Unnamed refuses to delete a pool or a site that a deployment's placement names (list: pools or sites), in
 // what is written of it or in what it runs: that would have no place any more.
-func unnamed(ctx context.Context, q *db.Queries, list string, k fleet.ObjectKey) error {
+func Unnamed(ctx context.Context, q *db.Queries, list string, k fleet.ObjectKey) error {
 	names, err := q.NamesOfPlacement(ctx, db.NamesOfPlacementParams{List: list, Name: k.Name})
 	if err != nil || len(names) == 0 {
-		return failed("look for uses", err)
+		return Failed("look for uses", err)
 	}
 	for _, n := range names {
 		if !n.Written {
@@ -24,10 +24,10 @@ func unnamed(ctx context.Context, q *db.Queries, list string, k fleet.ObjectKey)
 		WithHint("delete or change them first")
 }
 
-// usedBy refuses to delete an object that instances use.
-func usedBy(n int64, err error, key fleet.ObjectKey) error {
+// UsedBy refuses to delete an object that instances use.
+func UsedBy(n int64, err error, key fleet.ObjectKey) error {
 	if err != nil || n == 0 {
-		return failed("look for uses", err)
+		return Failed("look for uses", err)
 	}
 	return fleet.Errorf(fleet.IllegalState, "%d instances still use %s", n, key).WithHint("delete or change them first")
 }

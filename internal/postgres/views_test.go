@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
 )
 
 func TestViewInstances(t *testing.T) {
@@ -76,7 +76,7 @@ func TestHeldByTargets(t *testing.T) {
 	b.record(first, nodeA)
 	held, err := b.HeldByTargets(t.Context(), string(first.ID))
 	require.NoError(t, err)
-	require.Equal(t, map[string]map[fleet.NodeName]postgres.TargetHeld{
+	require.Equal(t, map[string]map[fleet.NodeName]deliveries.TargetHeld{
 		string(first.ID): {nodeA: {Revision: 1, Generation: 1, Hash: jsonOf(`{"a":1}`).Hash}},
 	}, held, "who never reported is missing")
 }

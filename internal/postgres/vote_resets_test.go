@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
 )
 
 // forged writes what a node could say before there was a bound.
@@ -21,7 +21,7 @@ func (b *bench) forged() {
 func TestResetVotes(t *testing.T) {
 	t.Parallel()
 	const margin = 1 << 10
-	reset := func(b *bench, epoch int64) postgres.VoteReset {
+	reset := func(b *bench, epoch int64) nodes.VoteReset {
 		b.t.Helper()
 		r, err := b.ResetVotes(b.ctx(), plant, epoch, "admin")
 		require.NoError(b.t, err)
@@ -40,9 +40,9 @@ func TestResetVotes(t *testing.T) {
 		was := b.vote().Vote
 		b.forged()
 		r := reset(b, 0)
-		require.Equal(t, postgres.VoteReset{Site: plant, Number: 1<<20 + 1, Promised: math.MaxInt64 - 1, Epoch: was.Epoch + margin}, r)
+		require.Equal(t, nodes.VoteReset{Site: plant, Number: 1<<20 + 1, Promised: math.MaxInt64 - 1, Epoch: was.Epoch + margin}, r)
 		v := b.vote()
-		require.Equal(t, postgres.Vote{Promised: r.Epoch, Epoch: r.Epoch, Counter: 1, TTL: was.TTL}, v.Vote)
+		require.Equal(t, nodes.Vote{Promised: r.Epoch, Epoch: r.Epoch, Counter: 1, TTL: was.TTL}, v.Vote)
 		require.Equal(t, r.Number, v.Resets)
 		require.False(t, v.Vote.Unvoted(), "servers wait a TTL")
 		require.EqualValues(t, 1, scan[int64](b, "SELECT count(*) FROM events WHERE kind = 'site' AND actor = 'admin'"))
@@ -102,7 +102,7 @@ func TestResetVotes(t *testing.T) {
 		require.NoError(t, b.RevokeNode(t.Context(), nodeB))
 		seen, err := b.NodesReset(t.Context(), plant)
 		require.NoError(t, err)
-		require.Equal(t, []postgres.NodeReset{
+		require.Equal(t, []nodes.NodeReset{
 			{Node: nodeA, Enrolled: true, Number: r.Number, From: 9000}, {Node: nodeB, Enrolled: true, Revoked: true},
 		}, seen)
 	})

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
 )
 
 func TestWantNode(t *testing.T) {
@@ -62,7 +62,7 @@ func TestListenWanted(t *testing.T) {
 	heard, stopped := make(chan word, 10), make(chan struct{})
 	go func() {
 		defer close(stopped)
-		_ = b.ListenLink(ctx, postgres.LinkHeard{
+		_ = b.ListenLink(ctx, nodes.LinkHeard{
 			Connection: func(id fleet.ConnectionID, on fleet.ConnectionEvent) {
 				heard <- word{fleet.NodeName(id) + fleet.NodeName(on), -1}
 			},
