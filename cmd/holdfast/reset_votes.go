@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/lease"
+	"github.com/holdfast-io/holdfast/internal/pause"
 	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
 	"github.com/holdfast-io/holdfast/internal/store"
 )
@@ -116,7 +117,7 @@ func (c *cli) nodesReset(ctx context.Context, s *store.Store, of nodes.VoteReset
 		if !waiting || !c.now().Before(deadline) {
 			return nodes, nil
 		}
-		if err := sleep(ctx, c.poll); err != nil {
+		if err := pause.For(ctx, c.poll); err != nil {
 			return nil, err
 		}
 	}

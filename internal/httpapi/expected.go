@@ -18,10 +18,10 @@ import (
 
 // pass finds the comparison whose token a request carries (N86: only an authenticated set
 // is acted upon). The token opens the site that it was made for and no other.
-func (s *server) pass(r *http.Request) (reconcile.ReconcilePass, error) {
+func (s *server) pass(r *http.Request) (reconcile.Pass, error) {
 	token, err := bearer(r)
 	if err != nil {
-		return reconcile.ReconcilePass{}, err
+		return reconcile.Pass{}, err
 	}
 	hash := identity.HashToken(token)
 	pass, err := s.store.ReconcileOf(r.Context(), hash[:], s.pendingTTL)
@@ -113,7 +113,7 @@ func (s *server) tickets(w http.ResponseWriter, r *http.Request) error {
 	return answerJSON(w, http.StatusOK, ticketsAnswer{commands})
 }
 
-func (s *server) makeTickets(ctx context.Context, pass reconcile.ReconcilePass, names []fleet.InstanceName) ([]fleet.RefreshDeploymentCommand, error) {
+func (s *server) makeTickets(ctx context.Context, pass reconcile.Pass, names []fleet.InstanceName) ([]fleet.RefreshDeploymentCommand, error) {
 	ask := reconcile.TicketRequest{Pass: pass, Names: names, Life: s.pendingTTL}
 	var tokens []string
 	for range names {

@@ -24,7 +24,7 @@ func extra(name string, revision int64) fleet.Extra {
 }
 
 // orphaned is a region whose standby holds three names that it never knew.
-func orphaned(t *testing.T) (*region, reconcile.ReconcilePass) {
+func orphaned(t *testing.T) (*region, reconcile.Pass) {
 	t.Helper()
 	r := compared(t)
 	pass, _ := r.begin(1, "start")
@@ -35,7 +35,7 @@ func orphaned(t *testing.T) (*region, reconcile.ReconcilePass) {
 }
 
 // dropped says what a comparison may drop now.
-func (r *region) dropped(pass reconcile.ReconcilePass, extras ...fleet.Extra) []string {
+func (r *region) dropped(pass reconcile.Pass, extras ...fleet.Extra) []string {
 	r.t.Helper()
 	answer, err := r.store.ConfirmAbsent(r.t.Context(), pass, extras)
 	require.NoError(r.t, err)

@@ -29,7 +29,7 @@ func (s *server) nodeOwed(w http.ResponseWriter, r *http.Request) error {
 	}
 	owed, err := s.owedTo(r.Context(), node, in.Instances)
 	if err == nil && !in.Again {
-		owed, err = s.withTickets(r.Context(), reconcile.ReconcilePass{Node: node.Name, Site: node.Site}, owed)
+		owed, err = s.withTickets(r.Context(), reconcile.Pass{Node: node.Name, Site: node.Site}, owed)
 	}
 	if err != nil {
 		return err
@@ -58,7 +58,7 @@ func (s *server) owedTo(ctx context.Context, node nodes.Node, starts []fleet.Ext
 
 // withTickets adds the means to fetch what is deployed of some. What is on its way only has
 // none, and what has not changed but for being disabled needs none.
-func (s *server) withTickets(ctx context.Context, of reconcile.ReconcilePass, owed []fleet.RefreshDeploymentCommand) ([]fleet.RefreshDeploymentCommand, error) {
+func (s *server) withTickets(ctx context.Context, of reconcile.Pass, owed []fleet.RefreshDeploymentCommand) ([]fleet.RefreshDeploymentCommand, error) {
 	var names []fleet.InstanceName
 	for _, stop := range owed {
 		if stop.Revision.Action != fleet.ActionDelete {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	// Only the plain data types that stores give and take; no handler sees the adapter.
+	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
 	"github.com/holdfast-io/holdfast/internal/postgres/deployments"
 	"github.com/holdfast-io/holdfast/internal/postgres/fleets"
@@ -15,10 +17,6 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
 	"github.com/holdfast-io/holdfast/internal/postgres/plans"
 	"github.com/holdfast-io/holdfast/internal/postgres/reconcile"
-	"github.com/holdfast-io/holdfast/internal/store"
-
-	// Only the plain data types that stores give and take; no handler sees the adapter.
-	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
 // Store is all that the handlers need of the region's truth. Errors are *fleet.Error.
@@ -163,13 +161,13 @@ type nodeStore interface {
 
 type reconcileStore interface {
 	// ReconcileOf is unauthenticated for a token that opens no comparison under way.
-	ReconcileOf(ctx context.Context, tokenHash []byte, life time.Duration) (reconcile.ReconcilePass, error)
+	ReconcileOf(ctx context.Context, tokenHash []byte, life time.Duration) (reconcile.Pass, error)
 	SetVersion(ctx context.Context, site fleet.SiteName) (fleet.SetVersion, error)
 	ExpectedSet(ctx context.Context, site fleet.SiteName) (fleet.ExpectedSet, error)
 	MakeTickets(ctx context.Context, in reconcile.TicketRequest) (reconcile.Tickets, error)
 	SeeStops(ctx context.Context, site fleet.SiteName, names []fleet.InstanceName) ([]fleet.StopSeen, error)
-	ConfirmAbsent(ctx context.Context, pass reconcile.ReconcilePass, extras []fleet.Extra) (fleet.Absence, error)
-	ReportReconcile(ctx context.Context, pass reconcile.ReconcilePass, report fleet.ReconcileReport) error
+	ConfirmAbsent(ctx context.Context, pass reconcile.Pass, extras []fleet.Extra) (fleet.Absence, error)
+	ReportReconcile(ctx context.Context, pass reconcile.Pass, report fleet.ReconcileReport) error
 	AskReconcile(ctx context.Context, in nodes.ReconcileRequest) (postgres.Operation, error)
 	AskReconciles(ctx context.Context, in nodes.ReconcileRequest) ([]postgres.Operation, error)
 	ListReconciles(ctx context.Context, node fleet.NodeName, limit int32) ([]reconcile.Reconcile, error)
@@ -256,5 +254,3 @@ type linkStore interface {
 	AskDrain(ctx context.Context, id fleet.ConnectionID, reason string, limit time.Duration) (nodes.Connection, error)
 	ListRefusals(ctx context.Context, identity string, before int64, limit int32) ([]postgres.Refusal, error)
 }
-
-var _ Store = (*store.Store)(nil)

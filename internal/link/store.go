@@ -9,8 +9,6 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres/deployments"
 	"github.com/holdfast-io/holdfast/internal/postgres/keyring"
 	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
-	"github.com/holdfast-io/holdfast/internal/store"
-	// Only the plain data types that stores give and take.
 )
 
 // Store is what the link needs of the region's database. Errors are *fleet.Error.
@@ -72,5 +70,3 @@ type ReplicaStore interface {
 	// returns their subjects for a faster wake. It may be repeated.
 	WakeDeploymentsOn(ctx context.Context, nodes []fleet.NodeName) ([]string, error)
 }
-
-var _ Store = (*store.Store)(nil)

@@ -39,6 +39,7 @@ const (
 // bodyCollected is what hold_bodies raises.
 const bodyCollected = "HF001"
 
+// IsCode reports whether the database refused with a code (SQLSTATE).
 func IsCode(err error, code string) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && pg.Code == code
@@ -68,8 +69,10 @@ func kindOf(err error) fleet.Kind {
 	return fleet.Internal
 }
 
+// NoRows reports whether a query found no row.
 func NoRows(err error) bool { return errors.Is(err, pgx.ErrNoRows) }
 
+// OrNotFound is err, or that there is no such object, with what to do.
 func OrNotFound(err error, kind, name, hint string) error {
 	if err != nil {
 		return err
@@ -77,6 +80,7 @@ func OrNotFound(err error, kind, name, hint string) error {
 	return fleet.Errorf(fleet.NotFound, "%s %s not found", kind, name).At(kind).WithHint(hint)
 }
 
+// MissingTemplate is err, or that a field names a template that is not declared.
 func MissingTemplate(err error, name fleet.TemplateName, field string) error {
 	if !NoRows(err) {
 		return Failed("read template "+string(name), err)

@@ -18,7 +18,7 @@ import (
 )
 
 // begin begins a comparison of a node with a token, and opens it.
-func (b *bench) begin(node fleet.NodeName, id, token string) (fleet.ReconcileBegun, reconcile.ReconcilePass) {
+func (b *bench) begin(node fleet.NodeName, id, token string) (fleet.ReconcileBegun, reconcile.Pass) {
 	b.t.Helper()
 	sum := sha256.Sum256([]byte(token))
 	begun, err := b.BeginReconcile(b.ctx(), fleet.ReconcileStart{
@@ -134,7 +134,7 @@ func TestReconcileToken(t *testing.T) {
 		refused(t, fleet.Unauthenticated, open("one"))
 		begun, pass := b.begin(nodeB, "1", "one")
 		require.Equal(t, &fleet.ReconcileCommand{ID: idOf("1"), Site: plant, Role: fleet.RoleStandby, Epoch: 1}, begun.Command)
-		require.Equal(t, reconcile.ReconcilePass{ID: idOf("1"), Node: nodeB, Site: plant}, pass)
+		require.Equal(t, reconcile.Pass{ID: idOf("1"), Node: nodeB, Site: plant}, pass)
 		b.begin(nodeB, "1", "one again")
 		refused(t, fleet.Unauthenticated, open("one"))
 		_, other := b.begin(nodeA, "2", "two")

@@ -23,6 +23,7 @@ func NewID() (string, error) {
 	return hex.EncodeToString(b[:]), nil
 }
 
+// HashBytes is a hash as it is stored, nil for one that is none.
 func HashBytes(h fleet.Hash) []byte {
 	b, err := hex.DecodeString(string(h))
 	if err != nil || len(b) == 0 {
@@ -31,8 +32,10 @@ func HashBytes(h fleet.Hash) []byte {
 	return b
 }
 
+// HashText is a stored hash in hex.
 func HashText(b []byte) fleet.Hash { return fleet.Hash(hex.EncodeToString(b)) }
 
+// HashesBytes are hashes as they are stored.
 func HashesBytes(hashes []fleet.Hash) [][]byte {
 	out := make([][]byte, len(hashes))
 	for i, h := range hashes {

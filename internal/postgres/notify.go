@@ -22,6 +22,7 @@ func TellLink(ctx context.Context, q *db.Queries, id fleet.ConnectionID, event f
 // connection's id, when its description for nodes has changed.
 const SiteChanged fleet.ConnectionEvent = "site_changed"
 
+// TellSite tells the servers of the link that the description of a site has changed.
 func TellSite(ctx context.Context, q *db.Queries, site string) error {
 	return TellLink(ctx, q, fleet.ConnectionID(site), SiteChanged)
 }

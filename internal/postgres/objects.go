@@ -85,6 +85,7 @@ func Find(ctx context.Context, q *db.Queries, k fleet.ObjectKey) (*fleet.Object,
 	return &o, nil
 }
 
+// ObjectOf is a row as an object.
 func ObjectOf(r db.Object) fleet.Object {
 	o := fleet.Object{
 		ObjectKey: fleet.ObjectKey{Kind: fleet.ObjectKind(r.Kind), Scope: r.Scope, Name: r.Name},
@@ -122,6 +123,7 @@ func (s *Store) Write(ctx context.Context, q *db.Queries, w Write, spec any) (Wr
 	return s.update(ctx, q, w, before, body)
 }
 
+// CheckMatch refuses a write that expects another version of the object.
 func CheckMatch(w Write, before *fleet.Object) error {
 	switch {
 	case w.IfMatch == 0:
@@ -140,6 +142,7 @@ func CheckMatch(w Write, before *fleet.Object) error {
 	return nil
 }
 
+// Syncing is the owner of an object that this region declares.
 func (s *Store) Syncing() (json.RawMessage, error) {
 	return json.Marshal(fleet.Syncing{OwningRegion: s.Region, Regions: []string{s.Region}})
 }
@@ -312,6 +315,7 @@ const RegionActor = "region"
 // does.
 const KindNode fleet.ObjectKind = "node"
 
+// NodeKey is the key of a node in events and locks.
 func NodeKey(n db.Node) fleet.ObjectKey {
 	return fleet.ObjectKey{Kind: KindNode, Scope: n.Site, Name: n.Name}
 }
@@ -326,6 +330,7 @@ func LockKeys(ctx context.Context, q *db.Queries, shared map[int64]bool) error {
 	return Failed("lock", q.LockKeys(ctx, p))
 }
 
+// LinkLock is the number of an advisory lock on parts that are no object.
 func LinkLock(parts ...string) int64 {
 	h := sha256.New()
 	for _, p := range append([]string{"link"}, parts...) {

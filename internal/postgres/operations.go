@@ -35,6 +35,7 @@ type Operation struct {
 	EndedAt     *time.Time
 }
 
+// OperationOf is a row as an operation.
 func OperationOf(r db.Operation) Operation {
 	out := Operation{
 		ID: fleet.OperationID(r.ID), Kind: fleet.OperationKind(r.Kind), Site: fleet.SiteName(r.Site), Subject: r.Subject, Revision: r.Revision,

@@ -47,6 +47,7 @@ func (s *Store) WakeTrace(ctx context.Context, subject string) (string, error) {
 	return trace, Failed("read the outbox", err)
 }
 
+// DeploymentSubjects are the subjects of deployments.
 func DeploymentSubjects(names []string) []string {
 	out := make([]string, len(names))
 	for i, n := range names {

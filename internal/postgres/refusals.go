@@ -18,6 +18,7 @@ type Refusal struct {
 // OnRefusal sets who is notified of refusals of the record step; call it first.
 func (s *Store) OnRefusal(refused func(audit.Refusal)) { s.refused = refused }
 
+// Refuse passes a refusal on, nil for none.
 func (s *Store) Refuse(r *audit.Refusal) {
 	if r != nil && s.refused != nil {
 		s.refused(*r)

@@ -195,6 +195,7 @@ func repeats(project fleet.ProjectName, o Operation) bool {
 	return project == "" || o.Project == project
 }
 
+// OtherRequest is the error of an idempotency key that came with another request.
 func OtherRequest() error {
 	return fleet.Errorf(fleet.Conflict, "this key was used for another request").At("Idempotency-Key").
 		WithHint("use a new key for a new request")

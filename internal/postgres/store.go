@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast-io/holdfast/internal/audit"
+	"github.com/holdfast-io/holdfast/internal/bodycache"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
@@ -18,7 +19,7 @@ type Store struct {
 	Pool   *pgxpool.Pool
 	Q      *db.Queries
 	Region string
-	Recent recentBodies
+	Recent *bodycache.Cache[fleet.Hash]
 	areas  Parts
 	// refused hears of what is not recorded, after the transaction.
 	refused func(audit.Refusal)
@@ -54,6 +55,13 @@ func open(
 
 const maxConns = 24
 
+// Small bodies that were written a moment ago are kept: both nodes of a site ask for those of a batch at once. They say
+// nothing about what the database has; who hands one out has looked there for who refers to it.
+const (
+	recentEach = 64 << 10
+	recentAll  = 20 << 20
+)
+
 func badURL() error {
 	return fleet.Errorf(fleet.Invalid, "invalid database URL").At("database-url")
 }
@@ -79,7 +87,7 @@ func connect(ctx context.Context, url, region string, prepare func(context.Conte
 		pool.Close()
 		return nil, err
 	}
-	return &Store{Pool: pool, Q: db.New(pool), Region: region}, nil
+	return &Store{Pool: pool, Q: db.New(pool), Region: region, Recent: bodycache.New[fleet.Hash](recentEach, recentAll)}, nil
 }
 
 // Close waits for queries under way.

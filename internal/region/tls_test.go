@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/certs"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/link/idle"
+	"github.com/holdfast-io/holdfast/internal/pause"
 	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
 	"github.com/holdfast-io/holdfast/internal/testkit"
 )
@@ -55,7 +56,7 @@ func TestNodeLinkTLS(t *testing.T) {
 			if c := list[0].Connection; c != nil && c.State == fleet.ConnectionActive {
 				return true
 			}
-			pause(ctx, 10*time.Millisecond)
+			_ = pause.For(ctx, 10*time.Millisecond)
 		}
 		return false
 	}

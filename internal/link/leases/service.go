@@ -13,7 +13,6 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/lease"
 	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
-	"github.com/holdfast-io/holdfast/internal/store"
 )
 
 // Store stores the region's votes. Errors are *fleet.Error.
@@ -26,8 +25,6 @@ type Store interface {
 	RenewVotes(ctx context.Context, all []nodes.VoteChange) ([]fleet.SiteName, error)
 	FollowVote(ctx context.Context, site fleet.SiteName, node fleet.NodeName, epoch int64, ttl time.Duration) error
 }
-
-var _ Store = (*store.Store)(nil)
 
 // Options configure the service.
 type Options struct {

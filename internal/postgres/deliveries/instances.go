@@ -44,7 +44,7 @@ func (s *Store) PutInstance(ctx context.Context, c InstanceChange) (postgres.Sta
 		if before != nil && before.Generation == out.After.Generation && sameRevision(before, r) {
 			return nil
 		}
-		out.Operation, err = s.Release(ctx, q, r, out.After)
+		out.Operation, err = s.release(ctx, q, r, out.After)
 		return err
 	})
 }

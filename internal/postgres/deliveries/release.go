@@ -23,8 +23,8 @@ type release struct {
 	Operation  fleet.OperationKind
 }
 
-// RevisionAgain copies a revision under the next number.
-func RevisionAgain(r *db.Revision, t InstanceTurn) release {
+// revisionAgain copies a revision under the next number.
+func revisionAgain(r *db.Revision, t InstanceTurn) release {
 	return release{
 		Request: t.Request, Key: t.Key, Action: fleet.ActionDeploy, Content: contentOf(*r), Run: r.Run, RunHash: postgres.HashText(r.RunHash),
 		Enabled: r.Enabled, Durability: fleet.Durability(r.Durability), Reason: t.Reason,
@@ -32,11 +32,21 @@ func RevisionAgain(r *db.Revision, t InstanceTurn) release {
 	}
 }
 
-// DeletionAfter is the delete of what a revision put there: a number without a body.
-func DeletionAfter(r *db.Revision, t InstanceTurn) release {
-	d := RevisionAgain(r, t)
+// deletionAfter is the delete of what a revision put there: a number without a body.
+func deletionAfter(r *db.Revision, t InstanceTurn) release {
+	d := revisionAgain(r, t)
 	d.Action, d.Enabled, d.Content, d.Run, d.RunHash = fleet.ActionDelete, false, fleet.Content{}, nil, ""
 	return d
+}
+
+// ReleaseNext releases what a revision has under the next number; a deletion of it if that is the kind of the turn.
+func (s *Store) ReleaseNext(ctx context.Context, q *db.Queries, r *db.Revision, t InstanceTurn, of *fleet.Object) error {
+	next := revisionAgain(r, t)
+	if t.Kind == fleet.OperationDelete {
+		next = deletionAfter(r, t)
+	}
+	_, err := s.release(ctx, q, next, of)
+	return err
 }
 
 func sameRevision(r *db.Revision, n release) bool {
@@ -44,9 +54,9 @@ func sameRevision(r *db.Revision, n release) bool {
 		postgres.HashText(r.RunHash) == n.RunHash && r.Enabled == n.Enabled && r.Durability == string(n.Durability)
 }
 
-// Release numbers a revision and opens its operation. Numbers are per (site, name), go on
+// release numbers a revision and opens its operation. Numbers are per (site, name), go on
 // over delete and re-create, and are given under the lock on the subject's row (N18).
-func (s *Store) Release(ctx context.Context, q *db.Queries, r release, of *fleet.Object) (*postgres.Operation, error) {
+func (s *Store) release(ctx context.Context, q *db.Queries, r release, of *fleet.Object) (*postgres.Operation, error) {
 	site, name := r.Key.Scope, r.Key.Name
 	if err := postgres.Hold(ctx, q, r.Content.Hash); err != nil {
 		return nil, err
@@ -97,6 +107,7 @@ func contentOf(r db.Revision) fleet.Content {
 	return fleet.Content{Kind: fleet.ContentKind(r.ContentKind), Hash: postgres.HashText(r.BodyHash), Size: r.Size}
 }
 
+// RevisionOf is a row as the entity sees it.
 func RevisionOf(r *db.Revision) fleet.Revision {
 	if r == nil {
 		return fleet.Revision{}

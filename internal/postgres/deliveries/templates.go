@@ -47,6 +47,7 @@ func (s *Store) TemplateSpec(ctx context.Context, name fleet.TemplateName, gener
 	return spec, generation, postgres.Failed("read the template", json.Unmarshal(raw, &spec))
 }
 
+// UnusedTemplate refuses to delete a template that instances use.
 func UnusedTemplate(ctx context.Context, q *db.Queries, key fleet.ObjectKey) error {
 	n, err := q.InstancesOfTemplate(ctx, key.Name)
 	return postgres.UsedBy(n, err, key)

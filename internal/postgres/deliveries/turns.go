@@ -59,7 +59,7 @@ func (s *Store) deployAgain(ctx context.Context, q *db.Queries, t InstanceTurn, 
 		return err
 	}
 	if u := t.Unreleased; u != nil && (last == nil || !sameRevision(last, releaseOf(*u))) {
-		out.Operation, err = s.Release(ctx, q, releaseOf(*u), out.After)
+		out.Operation, err = s.release(ctx, q, releaseOf(*u), out.After)
 		return err
 	}
 	if last == nil || last.Action == string(fleet.ActionDelete) {
@@ -112,12 +112,12 @@ func (s *Store) setEnabled(ctx context.Context, q *db.Queries, t InstanceTurn, l
 		out.Operation, err = t.open(ctx, q, last.Revision, out.After.Project)
 		return err
 	}
-	r := RevisionAgain(last, t)
+	r := revisionAgain(last, t)
 	r.Enabled, r.Action = want, fleet.ActionEnable
 	if !want {
 		r.Action = fleet.ActionDisable
 	}
-	out.Operation, err = s.Release(ctx, q, r, out.After)
+	out.Operation, err = s.release(ctx, q, r, out.After)
 	return err
 }
 
@@ -140,8 +140,8 @@ func (s *Store) rollback(ctx context.Context, q *db.Queries, t InstanceTurn, las
 	if out.Written, err = s.Write(ctx, q, w, spec); err != nil {
 		return err
 	}
-	r := RevisionAgain(to, t)
-	out.Operation, err = s.Release(ctx, q, r, out.After)
+	r := revisionAgain(to, t)
+	out.Operation, err = s.release(ctx, q, r, out.After)
 	return err
 }
 
@@ -187,7 +187,7 @@ func (s *Store) delete(ctx context.Context, q *db.Queries, t InstanceTurn, last 
 		out.Operation, err = t.open(ctx, q, last.Revision, out.After.Project)
 		return err
 	}
-	out.Operation, err = s.Release(ctx, q, DeletionAfter(last, t), out.After)
+	out.Operation, err = s.release(ctx, q, deletionAfter(last, t), out.After)
 	return err
 }
 

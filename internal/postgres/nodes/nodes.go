@@ -174,6 +174,7 @@ func notGoodFor(e Enrolment) error {
 		WithHint("a token is valid once, for one node and a limited time: holdfast join-token create")
 }
 
+// Welcome is what a node is to know of its region.
 func (s *Store) Welcome(ctx context.Context, q *db.Queries, name fleet.NodeName) (Welcome, error) {
 	n, err := q.GetNode(ctx, string(name))
 	if err != nil {
@@ -384,6 +385,7 @@ func (s *Store) ReadLogs(ctx context.Context, site fleet.SiteName, name fleet.In
 	return out, postgres.Failed("read output", err)
 }
 
+// HeldRow is the row of what a node holds of an instance.
 func HeldRow(site fleet.SiteName, node fleet.NodeName, name fleet.InstanceName, h fleet.Held, reason string) db.UpsertHeldParams {
 	return db.UpsertHeldParams{
 		Site: string(site), Name: string(name), Node: string(node), Era: h.Era, Revision: h.Version.Revision,

@@ -46,6 +46,7 @@ func (s *Store) AskReconciles(ctx context.Context, in ReconcileRequest) ([]postg
 	})
 }
 
+// Missing is the error when there is no such node or site.
 func (in ReconcileRequest) Missing() error {
 	if in.Site != "" {
 		return postgres.OrNotFound(nil, "site", string(in.Site), "holdfast get sites")
@@ -84,6 +85,7 @@ func nodesOf(ctx context.Context, q *db.Queries, in ReconcileRequest) ([]db.Node
 	return []db.Node{n}, postgres.Failed("read the node", err)
 }
 
+// OpenReconcile opens the comparison of a node in the transaction of a request.
 func OpenReconcile(ctx context.Context, q *db.Queries, in postgres.Request, n db.Node, project fleet.ProjectName) (postgres.Operation, error) {
 	return postgres.OpenOperation(ctx, q, in, postgres.NewOperation{
 		Kind: fleet.OperationReconcile, Site: n.Site, Name: n.Name, Subject: fleet.NodeSubject(fleet.NodeName(n.Name)), Project: project,

@@ -18,6 +18,7 @@ func SiteWritten(ctx context.Context, q *db.Queries, w postgres.Write, spec flee
 	return postgres.TellSite(ctx, q, w.Key.Name)
 }
 
+// SetNodes writes the nodes of a site as its spec names them, and its lease.
 func SetNodes(ctx context.Context, q *db.Queries, w postgres.Write, site *fleet.Object, spec fleet.SiteSpec) error {
 	before, err := q.PairNodes(ctx, w.Key.Name)
 	if err != nil {
@@ -112,6 +113,7 @@ func unvoted(l db.SiteLease) bool {
 	return l.Counter == 0 && l.Ttl.Microseconds == 0 && l.PromisedTo == "" && !l.Lost
 }
 
+// UnusedSite refuses to delete a site with instances, or whose nodes run replicas.
 func UnusedSite(ctx context.Context, q *db.Queries, key fleet.ObjectKey) error {
 	if err := emptyOfReplicas(ctx, q, key); err != nil {
 		return err

@@ -55,7 +55,7 @@ func (s *Store) SeeStops(ctx context.Context, site fleet.SiteName, names []fleet
 
 // TicketRequest asks for ways to fetch what is deployed of some instances, one token each.
 type TicketRequest struct {
-	Pass  ReconcilePass
+	Pass  Pass
 	Names []fleet.InstanceName
 	// Tokens are hashes, one for each name.
 	Tokens [][]byte

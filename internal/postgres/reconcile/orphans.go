@@ -14,7 +14,7 @@ import (
 
 // ConfirmAbsent answers a node by name what is to become of its extra instances (X3). Each
 // is judged under its object's lock, so that nothing is released under the name at the same time.
-func (s *Store) ConfirmAbsent(ctx context.Context, pass ReconcilePass, extras []fleet.Extra) (fleet.Absence, error) {
+func (s *Store) ConfirmAbsent(ctx context.Context, pass Pass, extras []fleet.Extra) (fleet.Absence, error) {
 	out := fleet.Absence{Drop: []fleet.RefreshDeploymentCommand{}, Wait: []fleet.Differs{}, Keep: []fleet.Differs{}}
 	deployed, err := s.Q.CountDeployed(ctx, string(pass.Site))
 	if err != nil {
@@ -37,7 +37,7 @@ func (s *Store) ConfirmAbsent(ctx context.Context, pass ReconcilePass, extras []
 
 // absence is the question about one name.
 type absence struct {
-	ReconcilePass
+	Pass
 	fleet.Extra
 	limit int
 }

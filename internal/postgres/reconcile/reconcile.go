@@ -154,13 +154,10 @@ func (s *Store) ReleaseAgain(ctx context.Context, node fleet.NodeName, name flee
 			Write: postgres.Write{Request: postgres.Request{Actor: "region", Limit: releaseLimit}, Key: key}, Kind: fleet.OperationDeploy,
 			Reason: "node " + string(node) + " holds a revision that was never recorded",
 		}
-		r := deliveries.RevisionAgain(snap, t)
 		if o.DeletingSince != nil || snap.Action == string(fleet.ActionDelete) {
 			t.Kind = fleet.OperationDelete
-			r = deliveries.DeletionAfter(snap, t)
 		}
-		_, err = deliveries.On(s.Store).Release(ctx, q, r, o)
-		return true, err
+		return true, deliveries.On(s.Store).ReleaseNext(ctx, q, snap, t, o)
 	})
 }
 

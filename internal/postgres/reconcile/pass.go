@@ -80,25 +80,25 @@ func (s *Store) beginReconcile(ctx context.Context, q *db.Queries, in fleet.Reco
 	return nil
 }
 
-// ReconcilePass is a comparison as its token finds it.
-type ReconcilePass struct {
+// Pass is a comparison as its token finds it.
+type Pass struct {
 	ID   string
 	Node fleet.NodeName
 	Site fleet.SiteName
 }
 
 // ReconcileOf finds the running comparison that a token opens, and keeps the token alive.
-func (s *Store) ReconcileOf(ctx context.Context, tokenHash []byte, life time.Duration) (ReconcilePass, error) {
+func (s *Store) ReconcileOf(ctx context.Context, tokenHash []byte, life time.Duration) (Pass, error) {
 	r, err := s.Q.UseReconcileToken(ctx, db.UseReconcileTokenParams{TokenHash: tokenHash, Seconds: life.Seconds()})
 	if postgres.NoRows(err) {
-		return ReconcilePass{}, fleet.Errorf(fleet.Unauthenticated, "the token is not valid for a comparison under way")
+		return Pass{}, fleet.Errorf(fleet.Unauthenticated, "the token is not valid for a comparison under way")
 	}
-	return ReconcilePass{r.ID, fleet.NodeName(r.Node), fleet.SiteName(r.Site)}, postgres.Failed("read the comparison", err)
+	return Pass{r.ID, fleet.NodeName(r.Node), fleet.SiteName(r.Site)}, postgres.Failed("read the comparison", err)
 }
 
 // ReportReconcile stores a node's result of a comparison. A node that was asked to wait
 // for an operator by none but earlier passes has nothing listed any more.
-func (s *Store) ReportReconcile(ctx context.Context, pass ReconcilePass, report fleet.ReconcileReport) error {
+func (s *Store) ReportReconcile(ctx context.Context, pass Pass, report fleet.ReconcileReport) error {
 	raw, err := json.Marshal(report)
 	if err != nil {
 		return postgres.Failed("write the report", err)

@@ -312,6 +312,7 @@ func (c *carrying) create(ctx context.Context) error {
 // tell hurries the nodes whose sets changed.
 func (c *carrying) tell(ctx context.Context) error { return TellSets(ctx, c.q, c.versions) }
 
+// TellSets tells the servers of the link which nodes have another set, by their versions.
 func TellSets(ctx context.Context, q *db.Queries, versions map[string]int64) error {
 	if len(versions) == 0 {
 		return nil
