@@ -21,7 +21,7 @@ import (
 func TestSigningKeys(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	other, err := store.Open(t.Context(), b.url, testkit.Region)
+	other, err := store.Open(t.Context(), b.URL, testkit.Region)
 	require.NoError(t, err)
 	t.Cleanup(other.Close)
 	public := func(key ed25519.PrivateKey) []byte { return key.Public().(ed25519.PublicKey) }
@@ -58,12 +58,12 @@ func TestSigningKeys(t *testing.T) {
 	require.Len(t, both, 2, "nodes know it before it is used")
 	_, err = b.RotateSigningKey(t.Context(), keyring.Rotate{After: time.Hour})
 	require.Equal(t, fleet.Conflict, fleet.KindOf(err))
-	_, err = b.raw.Exec(t.Context(), `UPDATE signing_keys SET use_at = now(), retired_at = retired_at - interval '1 hour'`)
+	_, err = b.Raw.Exec(t.Context(), `UPDATE signing_keys SET use_at = now(), retired_at = retired_at - interval '1 hour'`)
 	require.NoError(t, err)
 	two := uses()
 	require.Equal(t, both[0], two)
 	require.Equal(t, both, told(), "commands of the old one are under way")
-	_, err = b.raw.Exec(t.Context(), `UPDATE signing_keys SET retired_at = now() WHERE number = 1`)
+	_, err = b.Raw.Exec(t.Context(), `UPDATE signing_keys SET retired_at = now() WHERE number = 1`)
 	require.NoError(t, err)
 	require.Equal(t, [][]byte{two}, told())
 
@@ -75,6 +75,6 @@ func TestSigningKeys(t *testing.T) {
 	require.Equal(t, [][]byte{three}, told(), "those that may be stolen are void at once")
 	require.False(t, bytes.Equal(two, three))
 	var left int
-	require.NoError(t, b.raw.QueryRow(t.Context(), `SELECT count(*) FROM signing_keys WHERE retired_at IS NULL`).Scan(&left))
+	require.NoError(t, b.Raw.QueryRow(t.Context(), `SELECT count(*) FROM signing_keys WHERE retired_at IS NULL`).Scan(&left))
 	require.Equal(t, 1, left)
 }

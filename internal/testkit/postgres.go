@@ -1,5 +1,5 @@
-// Package testkit is what tests share: a real Postgres with a fresh database per test. It
-// imports internal/postgres, so that package's own tests use it from package postgres_test.
+// Package testkit is what tests share: a real Postgres with a fresh database per test. It imports internal/store, so
+// the tests of the store's packages are in external test packages.
 package testkit
 
 import (
