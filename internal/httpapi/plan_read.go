@@ -204,7 +204,7 @@ func (p *planned) read(raw []byte) error {
 	}
 	part, known := p.kinds[p.key.Kind]
 	if !known {
-		return fleet.Errorf(fleet.Invalid, "unknown kind %.40q", p.key.Kind).At("/kind").WithHint("use " + fleet.KindTitles())
+		return fleet.Errorf(fleet.Invalid, "unknown kind %.40q", p.key.Kind).At("/kind").WithHint("use " + fleet.DeclaredKinds().Titles())
 	}
 	if row.OfSite {
 		if err := fleet.ValidateName("/site", m.Site); err != nil {
