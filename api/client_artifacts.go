@@ -11,6 +11,7 @@ import (
 	"strconv"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/pause"
 )
 
 // Upload is what to send. The bytes are read twice: once for their hash, which the region
@@ -165,7 +166,7 @@ func (c *Client) recoverUpload(ctx context.Context, id string, failures int, cau
 	}
 	wait := max(c.pauses[failures-1], retryAfter(cause))
 	c.retry(Retry{Attempt: failures, Of: len(c.pauses) + 1, Pause: wait, Err: cause})
-	if err := pauseFor(ctx, wait); err != nil {
+	if err := pause.For(ctx, wait); err != nil {
 		return 0, errors.Join(err, cause)
 	}
 	return c.uploadOffset(ctx, id)

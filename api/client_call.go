@@ -11,9 +11,9 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/pause"
 )
 
 // Mutation is what every change can carry besides its body.
@@ -108,7 +108,7 @@ func (c *Client) try(ctx context.Context, r clientCall, read func(*http.Response
 		}
 		wait := max(c.pauses[attempt-1], retryAfter(err))
 		c.retry(Retry{Attempt: attempt, Of: len(c.pauses) + 1, Pause: wait, Err: err})
-		if paused := pauseFor(ctx, wait); paused != nil {
+		if paused := pause.For(ctx, wait); paused != nil {
 			return errors.Join(paused, err)
 		}
 	}
@@ -184,18 +184,6 @@ func (c *Client) send(req *http.Request) (*http.Response, error) {
 		return nil, ReadRefusal(resp)
 	}
 	return resp, nil
-}
-
-// pauseFor waits without outliving the caller.
-func pauseFor(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 func queryText(q url.Values, name, value string) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/pause"
 )
 
 // Events lists committed changes, newest first.
@@ -55,7 +56,7 @@ func (c *Client) WatchEvents(ctx context.Context, in EventQuery, handle func(Eve
 		if err != nil {
 			return err
 		}
-		if err := pauseFor(ctx, reconnectPause); err != nil {
+		if err := pause.For(ctx, reconnectPause); err != nil {
 			return err
 		}
 	}

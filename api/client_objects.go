@@ -37,6 +37,12 @@ func (c *Client) Delete(ctx context.Context, key ObjectKey, m Mutation) (Accepte
 	return c.accepted(ctx, writeCall(http.MethodDelete, m, nil, objectPath(key)...))
 }
 
+// Put declares an object by the body of the PUT of its kind, any value that encodes to it. The kinds that have methods
+// of their own here are checked by the compiler too.
+func (c *Client) Put(ctx context.Context, key ObjectKey, body any, m Mutation) (Accepted, error) {
+	return c.accepted(ctx, writeCall(http.MethodPut, m, body, objectPath(key)...))
+}
+
 // PutProject declares a project.
 func (c *Client) PutProject(ctx context.Context, name string, project ProjectPut, m Mutation) (Accepted, error) {
 	return c.accepted(ctx, writeCall(http.MethodPut, m, project, "projects", name))

@@ -104,7 +104,7 @@ func TestContractShowsNoInternalType(t *testing.T) {
 	for of, nodes := range contract.seen {
 		for _, n := range nodes {
 			reached(n, func(pkg, name string) {
-				require.NotContains(t, []string{"fleet", "decide", "hint"}, pkg, "%s shows %s.%s: give it an alias", of, pkg, name)
+				require.NotContains(t, []string{"fleet", "decide", "hint", "pause"}, pkg, "%s shows %s.%s: give it an alias", of, pkg, name)
 			})
 		}
 	}
@@ -141,5 +141,5 @@ func TestContractNeedsTheStandardLibraryOnly(t *testing.T) {
 	of := strings.Fields(run("list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", "."))
 	slices.Sort(of)
 	const ours = "github.com/holdfast-io/holdfast/"
-	require.Equal(t, []string{"example.com/client", ours + "api", ours + "internal/certs/hint", ours + "internal/decide", ours + "internal/fleet"}, of)
+	require.Equal(t, []string{"example.com/client", ours + "api", ours + "internal/certs/hint", ours + "internal/decide", ours + "internal/fleet", ours + "internal/pause"}, of)
 }

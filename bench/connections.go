@@ -21,6 +21,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	nodev1 "github.com/holdfast-io/holdfast/api/node/v1"
+	"github.com/holdfast-io/holdfast/internal/pause"
 )
 
 const (
@@ -148,7 +149,7 @@ func (k *linkLab) stop(ctx context.Context) {
 
 // steady is what the connections cost while nothing happens.
 func (k *linkLab) steady(ctx context.Context, l *lab, arrived tally) ([]figure, error) {
-	if err := pause(ctx, settle); err != nil {
+	if err := pause.For(ctx, settle); err != nil {
 		return nil, err
 	}
 	var memory series
@@ -294,7 +295,7 @@ func (k *linkLab) stall(ctx context.Context, pids []int) (ended int, began time.
 		return 0, began, err
 	}
 	err = send(syscall.SIGSTOP, pids)
-	err = errors.Join(err, pause(ctx, stallFor), send(syscall.SIGCONT, pids), pause(ctx, stallWatch))
+	err = errors.Join(err, pause.For(ctx, stallFor), send(syscall.SIGCONT, pids), pause.For(ctx, stallWatch))
 	if err != nil {
 		return 0, began, err
 	}

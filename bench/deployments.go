@@ -19,6 +19,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/pause"
 )
 
 const (
@@ -142,7 +143,7 @@ func (d *deployments) answers(ctx context.Context) error {
 			_ = resp.Body.Close() // nothing was read
 			return nil            // it is healthy as soon as it listens
 		}
-		if err := pause(ctx, deployLook); err != nil {
+		if err := pause.For(ctx, deployLook); err != nil {
 			return err
 		}
 	}
@@ -208,7 +209,7 @@ func (d *deployments) look(ctx context.Context, query string, args ...any) (benc
 		if !errors.Is(err, pgx.ErrNoRows) {
 			return r, fmt.Errorf("wait for a replica: %w", err)
 		}
-		if err := pause(ctx, deployLook); err != nil {
+		if err := pause.For(ctx, deployLook); err != nil {
 			return r, err
 		}
 	}
@@ -281,11 +282,11 @@ func (d *deployments) converged(ctx context.Context) (figure, error) {
 	if _, err := d.look(ctx, open); err != nil {
 		return figure{}, fmt.Errorf("wait for %d deployments: %w", convergedAll, err)
 	}
-	if err := pause(ctx, settle); err != nil {
+	if err := pause.For(ctx, settle); err != nil {
 		return figure{}, err
 	}
 	began := time.Now()
-	if err := pause(ctx, convergedFor); err != nil {
+	if err := pause.For(ctx, convergedFor); err != nil {
 		return figure{}, err
 	}
 	own, sweeps, err := d.runsSince(ctx, began)

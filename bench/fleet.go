@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/pause"
 )
 
 const (
@@ -90,7 +91,7 @@ func (r *region) changeWatched(ctx context.Context, db *pgx.Conn, round int) (to
 	if err != nil {
 		return 0, 0, err
 	}
-	return took, float64(above[0]) / megabyte, pause(ctx, fleetRest)
+	return took, float64(above[0]) / megabyte, pause.For(ctx, fleetRest)
 }
 
 // rate writes what one change writes, and gives instances per second.
@@ -142,7 +143,7 @@ func (r *region) firstFleet(ctx context.Context, l *lab, db *pgx.Conn, plain *pl
 	if _, err := plain.rate(ctx, 0); err != nil {
 		return 0, err
 	}
-	return first, pause(ctx, settle)
+	return first, pause.For(ctx, settle)
 }
 
 // changeFleet runs one change of all instances, and looks at what became of them.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/holdfast-io/holdfast/internal/pause"
 )
 
 const (
@@ -36,7 +38,7 @@ func measureIdle(ctx context.Context, l *lab) ([]figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := pause(ctx, settle); err != nil {
+	if err := pause.For(ctx, settle); err != nil {
 		return nil, err
 	}
 	var memory series
@@ -67,7 +69,7 @@ func (l *lab) cpuOver(ctx context.Context, d time.Duration) (float64, time.Durat
 		return 0, 0, err
 	}
 	began := time.Now()
-	if err := pause(ctx, d); err != nil {
+	if err := pause.For(ctx, d); err != nil {
 		return 0, 0, err
 	}
 	after, err := l.cpu()

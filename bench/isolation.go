@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/holdfast-io/holdfast/internal/pause"
 )
 
 const (
@@ -54,7 +56,7 @@ func (d *deployments) rest(ctx context.Context, l *lab) (int, error) {
 	if _, err := d.look(ctx, `SELECT name, 0 FROM deployments WHERE name = 'rest' AND state = 'RUNNING'`); err != nil {
 		return 0, err
 	}
-	if err := pause(ctx, settle); err != nil {
+	if err := pause.For(ctx, settle); err != nil {
 		return 0, err
 	}
 	_, count, err := l.pss()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/pause"
 )
 
 const (
@@ -21,7 +22,7 @@ func measureMemory(ctx context.Context, l *lab) ([]figure, error) {
 		return nil, err
 	}
 	defer r.stop()
-	if err := pause(ctx, settle); err != nil {
+	if err := pause.For(ctx, settle); err != nil {
 		return nil, err
 	}
 	names := []string{"server", "plant-1-a", "plant-1-b"}

@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/link/idle"
 	"github.com/holdfast-io/holdfast/internal/link/tasks"
 	"github.com/holdfast-io/holdfast/internal/node"
+	"github.com/holdfast-io/holdfast/internal/pause"
 	"github.com/holdfast-io/holdfast/provider"
 	"github.com/holdfast-io/holdfast/workers"
 )
@@ -60,7 +61,7 @@ func measureNodes(ctx context.Context, l *lab) ([]figure, error) {
 	if err := c.rests(ctx); err != nil {
 		return nil, err
 	}
-	if err := pause(ctx, nodesSettle); err != nil {
+	if err := pause.For(ctx, nodesSettle); err != nil {
 		return nil, err
 	}
 	cost, err := c.cost(ctx, l)
@@ -222,7 +223,7 @@ func (c *idleCrowd) rests(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, nodesIdleWait)
 	defer cancel()
 	for c.asking() > len(c.nodes)/100 {
-		if err := pause(ctx, time.Second); err != nil {
+		if err := pause.For(ctx, time.Second); err != nil {
 			return errors.Join(errors.New("some nodes do not idle"), err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/pause"
 )
 
 const (
@@ -27,7 +28,7 @@ func measurePlan(ctx context.Context, l *lab) ([]figure, error) {
 		return nil, err
 	}
 	defer r.stop()
-	if err := pause(ctx, settle); err != nil {
+	if err := pause.For(ctx, settle); err != nil {
 		return nil, err
 	}
 	peaks, err := r.rest([]string{"server"})

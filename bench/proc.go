@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/holdfast-io/holdfast/internal/pause"
 )
 
 // ticksPerSecond is the unit of CPU time in /proc; Linux fixes it for programs.
@@ -106,7 +108,7 @@ func percents(ctx context.Context, d time.Duration, pids ...int) ([]float64, err
 		}
 		ticks[i] = s.ticks
 	}
-	if err := pause(ctx, d); err != nil {
+	if err := pause.For(ctx, d); err != nil {
 		return nil, err
 	}
 	took, out := time.Since(began).Seconds(), make([]float64, len(pids))

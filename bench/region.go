@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -204,16 +203,4 @@ func (r *region) pid(name string) (int, error) {
 		}
 	}
 	return 0, fmt.Errorf("no process %s runs", name)
-}
-
-// pause waits unless the measurement is given up.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return errors.Join(errors.New("given up"), ctx.Err())
-	}
 }

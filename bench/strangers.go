@@ -25,6 +25,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	nodev1 "github.com/holdfast-io/holdfast/api/node/v1"
+	"github.com/holdfast-io/holdfast/internal/pause"
 )
 
 const (
@@ -101,14 +102,14 @@ func runStrangers(ctx context.Context, args []string, in io.Reader, out io.Write
 	kinds := strangerKinds(args[0], args[1])
 	for i := range n {
 		all.Go(func() {
-			_ = pause(ctx, strangersArrive*time.Duration(i)/time.Duration(n))
+			_ = pause.For(ctx, strangersArrive*time.Duration(i)/time.Duration(n))
 			for ctx.Err() == nil {
 				kinds[i%len(kinds)].stay(ctx, &t)
-				_ = pause(ctx, rand.N(2*strangerReturns)) //nolint:gosec // a herd without a common beat
+				_ = pause.For(ctx, rand.N(2*strangerReturns)) //nolint:gosec // a herd without a common beat
 			}
 		})
 	}
-	for pause(ctx, lookEvery) == nil {
+	for pause.For(ctx, lookEvery) == nil {
 		most.Open = max(most.Open, atomic.LoadInt64(&t.Open))
 	}
 	all.Wait()
@@ -289,7 +290,7 @@ func (k *strangerLab) watch(ctx context.Context, d time.Duration) (honest, error
 			}
 			times[i] = append(times[i], time.Since(began))
 		}
-		if err := pause(ctx, honestPause); err != nil {
+		if err := pause.For(ctx, honestPause); err != nil {
 			return honest{}, err
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/holdfast-io/holdfast/internal/pause"
 )
 
 // State is the state of an InstanceConnection.
@@ -56,7 +58,10 @@ func New(opt Options) (*InstanceConnection, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &InstanceConnection{opt: opt, lane: &lane{extra: opt.InFlight}, wait: wait, status: Status{State: Closed}}, nil
+	return &InstanceConnection{
+		opt: opt, lane: &lane{extra: opt.InFlight}, status: Status{State: Closed},
+		wait: func(ctx context.Context, d time.Duration) { _ = pause.For(ctx, d) }, // the next step looks at the context
+	}, nil
 }
 
 // Status gives the current state of the connection.
@@ -130,14 +135,4 @@ func (c *InstanceConnection) set(notes *notices, st Status) {
 	c.status = st
 	c.mu.Unlock()
 	notes.state(st)
-}
-
-// wait ends early when the context does.
-func wait(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/certs"
+	"github.com/holdfast-io/holdfast/internal/durable"
 )
 
 const (
@@ -139,10 +140,10 @@ func (a *authority) write(name string, cert *x509.Certificate, key *ecdsa.Privat
 	if err != nil {
 		return err
 	}
-	if err := writeFile(a.path(name+".pem"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw})); err != nil {
+	if err := durable.WriteFile(a.path(name+".pem"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw})); err != nil {
 		return err
 	}
-	return writeFile(a.path(name+".key"), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: raw}))
+	return durable.WriteFile(a.path(name+".key"), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: raw}))
 }
 
 func (a *authority) path(name string) string { return filepath.Join(a.dir, name) }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/pause"
 )
 
 const (
@@ -126,10 +127,7 @@ func (c *apiClient) settle(ctx context.Context, id fleet.OperationID) (operation
 		if err != nil && (ctx.Err() != nil || !fleet.KindOf(err).Retryable()) {
 			return op, err
 		}
-		pause := time.NewTimer(pollInterval) // the server may have been restarted
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
+		if pause.For(ctx, pollInterval) != nil { // the server may have been restarted
 			return op, errors.Join(ctx.Err(), err)
 		}
 	}

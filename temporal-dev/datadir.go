@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/holdfast-io/holdfast/internal/dirlock"
+	"github.com/holdfast-io/holdfast/internal/durable"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
@@ -127,7 +128,7 @@ func (d *dataDir) secret(name string) (string, error) {
 	raw := make([]byte, secretBytes)
 	_, _ = rand.Read(raw) // never fails, says its documentation
 	s := hex.EncodeToString(raw)
-	if err := writeFile(path, []byte(s+"\n")); err != nil {
+	if err := durable.WriteFile(path, []byte(s+"\n")); err != nil {
 		return "", fmt.Errorf("keep %s: %w", name, err)
 	}
 	return s, nil
@@ -163,19 +164,5 @@ func writeJSON(path string, v any) error {
 	if err != nil {
 		return err
 	}
-	return writeFile(path, append(text, '\n'))
-}
-
-// writeFile replaces a file atomically, readable only by its owner.
-func writeFile(path string, text []byte) error {
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".new-*")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(tmp.Name()) }()
-	_, err = tmp.Write(text)
-	if err := errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), path)
+	return durable.WriteFile(path, append(text, '\n'))
 }

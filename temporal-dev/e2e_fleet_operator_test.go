@@ -12,7 +12,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/store"
 )
 
 // N38, N98, N99, N100, N103, N106, X7, X8
@@ -176,7 +176,7 @@ func (s *stack) fleetBadNumber(t *testing.T) {
 // override gives an instance other overrides behind the region's back.
 func (s *stack) override(t *testing.T, key fleet.ObjectKey, text []byte) {
 	t.Helper()
-	store, err := postgres.Open(t.Context(), s.database, regionName)
+	store, err := store.Open(t.Context(), s.database, regionName)
 	require.NoError(t, err)
 	defer store.Close()
 	hash, err := store.PutBody(t.Context(), "default", text)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/pause"
 )
 
 const restartDelay = time.Second
@@ -198,12 +199,7 @@ func (p *process) attempt(ctx context.Context) {
 		return
 	}
 	p.trouble("%s %v; starting it again in %v (log: %s)", p.spec.name, err, restartDelay, p.spec.log)
-	pause := time.NewTimer(restartDelay)
-	defer pause.Stop()
-	select {
-	case <-pause.C:
-	case <-ctx.Done():
-	}
+	_ = pause.For(ctx, restartDelay) // the caller looks at the context
 }
 
 // live starts the child and returns when it has ended, with the reason.

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/store"
 )
 
 // newMigrateCommand brings a database to this version's schema, or prints the SQL for operators who apply it by
@@ -33,7 +34,7 @@ The script refuses a database of another version, so a second run changes nothin
 				_, err = fmt.Fprint(c.stdout, script)
 				return err
 			}
-			s, err := postgres.Open(cmd.Context(), url, name)
+			s, err := store.Open(cmd.Context(), url, name)
 			if err != nil {
 				return err
 			}

@@ -6,7 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/keyring"
+	"github.com/holdfast-io/holdfast/internal/store"
 )
 
 // newRotateSigningKeyCommand gives a region a new key to sign its nodes' commands with.
@@ -23,11 +24,11 @@ A disconnected node learns the new key with its first command.
 With --stolen the old keys are void at once. Use it if the database or a backup of it may have been
 read by an attacker. Commands that are under way are sent again.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			rotate := postgres.Rotate{After: after, Overlap: 2 * postgres.CommandLife}
+			rotate := keyring.Rotate{After: after, Overlap: 2 * keyring.CommandLife}
 			if stolen {
-				rotate = postgres.Rotate{}
+				rotate = keyring.Rotate{}
 			}
-			s, err := postgres.Open(cmd.Context(), url, name)
+			s, err := store.Open(cmd.Context(), url, name)
 			if err != nil {
 				return err
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -90,7 +91,7 @@ func (c *cli) readManifests(files []string, use string) ([]*manifest, error) {
 			errs = append(errs, err)
 		}
 		read, bad := make([]*manifest, len(some)), make([]error, len(some))
-		onAllCores(len(some), func(i int) { read[i], bad[i] = readManifest(some[i]) })
+		onAllCores(len(some), func(i int) { read[i], bad[i] = c.readManifest(some[i]) })
 		for i, m := range read {
 			err := bad[i]
 			if err == nil && seen[m.key()] != "" {
@@ -106,7 +107,7 @@ func (c *cli) readManifests(files []string, use string) ([]*manifest, error) {
 	}
 	if len(errs) == 0 {
 		var err error
-		if manifests, err = inOrder(manifests); err != nil {
+		if manifests, err = c.inOrder(manifests); err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -121,9 +122,9 @@ func (c *cli) readManifests(files []string, use string) ([]*manifest, error) {
 }
 
 // inOrder sorts manifests so that objects come after those that they refer to.
-func inOrder(manifests []*manifest) ([]*manifest, error) {
+func (c *cli) inOrder(manifests []*manifest) ([]*manifest, error) {
 	var sorted []*manifest
-	for _, kind := range fleet.DeclaredKinds() {
+	for _, kind := range c.declared {
 		var some []*manifest
 		for _, m := range manifests {
 			if m.key().Kind == kind.Kind {
@@ -171,7 +172,7 @@ type applier struct {
 
 func (a *applier) apply(m *manifest) func(context.Context, *api.Client) (api.Accepted, error) {
 	return func(ctx context.Context, client *api.Client) (api.Accepted, error) {
-		return manifestKinds()[m.key().Kind].put(a, ctx, client, m)
+		return m.of.put(a, ctx, client, m)
 	}
 }
 
@@ -182,7 +183,16 @@ type manifestKind struct {
 	put   func(a *applier, ctx context.Context, client *api.Client, m *manifest) (api.Accepted, error)
 }
 
-// manifestKinds has a row for each kind of fleet.DeclaredKinds.
+// manifestKind is what apply does for a kind: as for a plain one, unless the kind has a row of its own.
+func (c *cli) manifestKind(of fleet.ObjectKind) (row manifestKind, known bool) {
+	known = slices.ContainsFunc(c.declared, func(k fleet.DeclaredKind) bool { return k.Kind == of })
+	if row, own := manifestKinds()[of]; own {
+		return row, known
+	}
+	return manifestKind{check: (*manifest).checkPlain, put: (*applier).putPlain}, known
+}
+
+// manifestKinds has a row for each kind that the CLI knows more of than its names.
 func manifestKinds() map[fleet.ObjectKind]manifestKind {
 	return map[fleet.ObjectKind]manifestKind{
 		fleet.KindProject: {(*manifest).checkProject, func(a *applier, ctx context.Context, client *api.Client, m *manifest) (api.Accepted, error) {

@@ -89,7 +89,7 @@ func (c *cli) completeKindAndNames(cmd *cobra.Command, args []string, prefix str
 		return c.namesOf(cmd.Context(), word, siteOf(cmd, prefix), prefix), noFiles
 	}
 	var words []string
-	for _, k := range kinds() {
+	for _, k := range c.kinds() {
 		if cmd.Name() != "delete" || k.object != "" || k.name == kindReplica {
 			words = append(words, k.name, k.plural)
 		}
@@ -153,7 +153,7 @@ func siteOf(cmd *cobra.Command, prefix string) listing {
 
 // namesOf lists names for completion; if the region does not answer, it offers none.
 func (c *cli) namesOf(ctx context.Context, word string, in listing, prefix string) []string {
-	k, err := kindOf(word)
+	k, err := c.kindOf(word)
 	if err != nil {
 		return nil
 	}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/holdfast-io/holdfast/internal/certs"
+	"github.com/holdfast-io/holdfast/internal/durable"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
@@ -90,16 +91,8 @@ func (c *cli) saveContexts(file contexts) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("save contexts: %w", err)
 	}
-	temp, err := os.CreateTemp(dir, ".contexts-*") // 0600 from the start
-	if err != nil {
+	if err := durable.WriteFile(path, append(data, '\n')); err != nil {
 		return fmt.Errorf("save contexts: %w", err)
-	}
-	_, err = temp.Write(append(data, '\n'))
-	if err = errors.Join(err, temp.Sync(), temp.Close()); err == nil {
-		err = os.Rename(temp.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("save contexts: %w", err), os.Remove(temp.Name()))
 	}
 	return nil
 }

@@ -18,7 +18,8 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi"
 	"github.com/holdfast-io/holdfast/internal/identity"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/keyring"
+	"github.com/holdfast-io/holdfast/internal/store"
 	"github.com/holdfast-io/holdfast/internal/testkit"
 )
 
@@ -34,17 +35,17 @@ func newRealShell(t *testing.T) *shell {
 	return s
 }
 
-func newRealRegion(t *testing.T) (*shell, *postgres.Store) {
+func newRealRegion(t *testing.T) (*shell, *store.Store) {
 	t.Helper()
 	store := testkit.Store(t)
 	return shellOn(t, store, nil), store
 }
 
 // shellOn speaks to the region's own handlers over a store.
-func shellOn(t *testing.T, store *postgres.Store, executor httpapi.Executor) *shell {
+func shellOn(t *testing.T, store *store.Store, executor httpapi.Executor) *shell {
 	t.Helper()
 	hash := identity.HashToken(regionToken)
-	_, err := store.AddAPIToken(t.Context(), postgres.APIToken{Hash: hash[:], Role: "admin", Note: "test", CreatedBy: "test"})
+	_, err := store.AddAPIToken(t.Context(), keyring.APIToken{Hash: hash[:], Role: "admin", Note: "test", CreatedBy: "test"})
 	require.NoError(t, err)
 	limits := compose.DefaultLimits()
 	handler, err := httpapi.New(httpapi.Deps{

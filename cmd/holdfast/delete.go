@@ -22,7 +22,7 @@ func (c *cli) newDeleteCommand() *cobra.Command {
 	f.addWait(cmd)
 	c.addSiteFlag(cmd, &site)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		kind, err := kindOf(args[0])
+		kind, err := c.kindOf(args[0])
 		if err != nil {
 			return err
 		}

@@ -26,7 +26,7 @@ func (c *cli) newDescribeCommand() *cobra.Command {
 	}
 	c.addSiteFlag(cmd, &site)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		k, err := kindOf(args[0])
+		k, err := c.kindOf(args[0])
 		if err != nil {
 			return err
 		}

@@ -10,13 +10,14 @@ import (
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
+	"github.com/holdfast-io/holdfast/internal/store"
 )
 
 // drainedNode stands for the workflows, the link and plant-1-b, which lives on it.
 type drainedNode struct {
 	*testing.T
-	*postgres.Store
+	*store.Store
 }
 
 const drainedServer = "server-1"
@@ -34,7 +35,7 @@ func (d drainedNode) connects() fleet.ConnectionID {
 // works says what is in flight on a connection, and takes the drain's steps as far as they go.
 func (d drainedNode) works(id fleet.ConnectionID, inFlight int) {
 	d.Helper()
-	require.NoError(d, d.RecordHeartbeats(d.Context(), drainedServer, []postgres.Heartbeat{{ID: id, InFlight: inFlight}}))
+	require.NoError(d, d.RecordHeartbeats(d.Context(), drainedServer, []nodes.Heartbeat{{ID: id, InFlight: inFlight}}))
 	d.steps()
 }
 
@@ -97,10 +98,10 @@ func TestDrainNode(t *testing.T) {
 		require.Contains(t, s.ok("get", "nodes").stdout, "no, draining")
 		require.Contains(t, s.ok("describe", "node", "plant-1-b").stdout, "waits: ack")
 		require.Equal(t, exitConflict, s.run("uncordon", "plant-1-b").code)
-		require.NoError(t, store.MoveConnections(t.Context(), drainedServer, postgres.ConnectionMoves{Acked: map[fleet.ConnectionID]int{id: 3}}))
+		require.NoError(t, store.MoveConnections(t.Context(), drainedServer, nodes.ConnectionMoves{Acked: map[fleet.ConnectionID]int{id: 3}}))
 		node.steps()
 		out.await(t, "waiting for the node to finish its work, 3 in flight, deadline ")
-		require.NoError(t, store.MoveConnections(t.Context(), drainedServer, postgres.ConnectionMoves{Ended: map[fleet.ConnectionID]fleet.ConnectionEvent{id: fleet.StreamClosed}}))
+		require.NoError(t, store.MoveConnections(t.Context(), drainedServer, nodes.ConnectionMoves{Ended: map[fleet.ConnectionID]fleet.ConnectionEvent{id: fleet.StreamClosed}}))
 		node.steps()
 		out.await(t, "drain node/plant-1-b succeeded (drained): the node finished its work and closed its connection")
 		require.Equal(t, exitOK, stop())

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/pause"
 )
 
 var eventHeader = []string{"ID", "AT", "TYPE", "KIND", "NAME", "GENERATION", "ACTOR", "CHANGE"}
@@ -83,7 +84,7 @@ func (c *cli) watchEvents(ctx context.Context, client *api.Client, after string)
 		if ctx.Err() != nil || exitCodeOf(err) != exitUnreachable || c.now().Sub(heard) > patience {
 			return endOfWatch(ctx, err)
 		}
-		if err := sleep(ctx, c.poll); err != nil {
+		if err := pause.For(ctx, c.poll); err != nil {
 			return endOfWatch(ctx, err)
 		}
 	}

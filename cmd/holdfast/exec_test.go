@@ -11,7 +11,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/store"
 	"github.com/holdfast-io/holdfast/internal/testkit"
 )
 
@@ -28,7 +28,7 @@ func (m *moduleAnswers) Check(_ context.Context, _ fleet.ModuleRef, _ []byte) er
 func TestExec(t *testing.T) {
 	t.Parallel()
 	url := testkit.DatabaseURL(t)
-	store, err := postgres.Open(t.Context(), url, testkit.Region)
+	store, err := store.Open(t.Context(), url, testkit.Region)
 	require.NoError(t, err)
 	t.Cleanup(store.Close)
 	db, err := pgx.Connect(t.Context(), url)

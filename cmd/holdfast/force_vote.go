@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/lease"
 	"github.com/holdfast-io/holdfast/internal/node"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/store"
 )
 
 const forceVoteLong = `A vote whose state was lost grants nothing until a TTL has passed and it has heard from both other
@@ -97,7 +97,7 @@ func (c *cli) newAdminForceVoteCommand() *cobra.Command {
 			if err := f.confirm(c, "the region's vote on site "+args[0]); err != nil {
 				return err
 			}
-			s, err := postgres.Open(cmd.Context(), url, name)
+			s, err := store.Open(cmd.Context(), url, name)
 			if err != nil {
 				return err
 			}

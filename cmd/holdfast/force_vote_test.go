@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/lease"
 	"github.com/holdfast-io/holdfast/internal/lease/votefile"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/store"
 	"github.com/holdfast-io/holdfast/internal/testkit"
 )
 
@@ -53,7 +54,7 @@ func TestNodeForceVote(t *testing.T) {
 func TestAdminForceVote(t *testing.T) {
 	t.Parallel()
 	url := testkit.DatabaseURL(t)
-	store, err := postgres.Open(t.Context(), url, "eu-1")
+	store, err := store.Open(t.Context(), url, "eu-1")
 	require.NoError(t, err)
 	t.Cleanup(store.Close)
 	_, err = store.Declare(t.Context(), postgres.Write{

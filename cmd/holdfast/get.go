@@ -30,7 +30,7 @@ func (c *cli) newGetCommand() *cobra.Command {
 		if args[0] == "config" {
 			return c.getConfig(cmd.Context(), args[1:], in.site)
 		}
-		k, err := kindOf(args[0])
+		k, err := c.kindOf(args[0])
 		if err != nil {
 			return err
 		}

@@ -30,8 +30,9 @@ type listing struct {
 	ended            bool
 }
 
-func kinds() []kind {
-	return []kind{
+// kinds are all of them: a declared kind without a row of its own shows what every object has.
+func (c *cli) kinds() []kind {
+	all := []kind{
 		declared(fleet.KindProject, []string{"NAME", "GENERATION", "UPDATED"}, simpleCells),
 		declared(fleet.KindSite, []string{"NAME", "PROJECT", "NODES", "ACTIVE", "EPOCH", "LEASE", "ISOLATION", "GENERATION", "UPDATED"}, siteCells),
 		declared(fleet.KindTemplate, []string{"NAME", "PROJECT", "GENERATION", "UPDATED"}, templateCells),
@@ -46,11 +47,17 @@ func kinds() []kind {
 		{name: kindReplica, plural: "replicas", header: replicaHeader, list: listReplicas, one: oneReplica},
 		{name: "refusal", plural: "refusals", header: refusalHeader, list: listRefusals, one: noRefusal},
 	}
+	for _, k := range c.declared {
+		if !slices.ContainsFunc(all, func(known kind) bool { return known.object == k.Kind }) {
+			all = append(all, declared(k.Kind, []string{"NAME", "PROJECT", "GENERATION", "UPDATED"}, templateCells))
+		}
+	}
+	return all
 }
 
 // kindOf finds a kind by its name or plural, ignoring case.
-func kindOf(word string) (kind, error) {
-	all := kinds()
+func (c *cli) kindOf(word string) (kind, error) {
+	all := c.kinds()
 	i := slices.IndexFunc(all, func(k kind) bool {
 		return strings.EqualFold(word, k.name) || strings.EqualFold(word, k.plural)
 	})

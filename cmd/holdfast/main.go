@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/guardian"
 )
 
@@ -25,7 +26,7 @@ func main() {
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	code := run(ctx, process{
 		args: os.Args[1:], env: os.Getenv, stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr,
-		width: terminalWidth, now: time.Now, poll: time.Second,
+		width: terminalWidth, now: time.Now, poll: time.Second, declared: fleet.DeclaredKinds(),
 	})
 	stop()
 	os.Exit(code)
@@ -42,6 +43,8 @@ type process struct {
 	now   func() time.Time
 	// poll is how often to check what is watched or waited for.
 	poll time.Duration
+	// declared are the kinds that can be declared, in the order of an apply.
+	declared fleet.KindTable
 }
 
 // run executes one command line and returns its exit code.

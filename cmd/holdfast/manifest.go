@@ -37,6 +37,8 @@ type manifest struct {
 	fleet    api.FleetPut
 	pool     api.PoolPut
 	deployed deploymentManifest
+	plain    map[string]json.RawMessage
+	of       manifestKind
 	// artifactSize is the size of the file named in artifactFile.
 	artifactSize int64
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,20 +22,20 @@ import (
 
 // readManifest decodes a document strictly and checks what it can without the region, so that an error in the last
 // file is found before the first one is applied.
-func readManifest(d documents.Document) (*manifest, error) {
+func (c *cli) readManifest(d documents.Document) (*manifest, error) {
 	m := &manifest{at: d.At, dir: d.Dir}
 	if err := strictly(d.Data, m); err != nil {
 		return nil, fmt.Errorf("%s: %w", d.At, err)
 	}
-	if err := m.check(); err != nil {
+	if err := m.check(c); err != nil {
 		return nil, fmt.Errorf("%s: %s: %w", d.At, m.key(), err)
 	}
 	return m, nil
 }
 
-func (m *manifest) check() error {
+func (m *manifest) check(c *cli) error {
 	if m.Kind == "" {
-		return errors.New("kind is required: use " + fleet.KindTitles())
+		return errors.New("kind is required: use " + c.declared.Titles())
 	}
 	key := m.key()
 	if err := fleet.ValidateName("name", m.Name); err != nil {
@@ -54,11 +55,11 @@ func (m *manifest) check() error {
 	if len(m.Spec) == 0 {
 		m.Spec = json.RawMessage("{}")
 	}
-	kind, known := manifestKinds()[key.Kind]
-	if !known {
-		return fmt.Errorf("unknown kind %.40q; use %s", m.Kind, fleet.KindTitles())
+	var known bool
+	if m.of, known = c.manifestKind(key.Kind); !known {
+		return fmt.Errorf("unknown kind %.40q; use %s", m.Kind, c.declared.Titles())
 	}
-	return kind.check(m)
+	return m.of.check(m)
 }
 
 func (m *manifest) checkProject() error {
@@ -66,6 +67,28 @@ func (m *manifest) checkProject() error {
 		return errors.New("project: a Project cannot belong to a project")
 	}
 	return inSpec(strictly(m.Spec, &struct{}{}))
+}
+
+// checkPlain leaves the spec of a plain kind to the region.
+func (m *manifest) checkPlain() error {
+	if err := strictly(m.Spec, &m.plain); err != nil {
+		return inSpec(err)
+	}
+	for _, name := range []string{"project", "labels"} {
+		if _, inside := m.plain[name]; inside {
+			return errors.New("spec: move project and labels out of spec, to the top level")
+		}
+	}
+	return nil
+}
+
+// putPlain declares an object of a plain kind: its body is the spec, with project and labels.
+func (a *applier) putPlain(ctx context.Context, client *api.Client, m *manifest) (api.Accepted, error) {
+	body := map[string]any{"project": first(m.Project, a.cli.flags.project), "labels": m.Labels}
+	for name, value := range m.plain {
+		body[name] = value
+	}
+	return client.Put(ctx, m.key(), body, a.flags.mutation())
 }
 
 func (m *manifest) checkSite() error {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/pause"
 )
 
 // newNodeRotateKeyCommand makes a node change its key.
@@ -55,7 +56,7 @@ func (c *cli) awaitKey(ctx context.Context, client *api.Client, asked api.Node) 
 		case n.Key.Rotation == "":
 			return n, nil
 		}
-		err := sleep(ctx, c.poll)
+		err := pause.For(ctx, c.poll)
 		if err == nil {
 			var next api.Node
 			if next, err = client.Node(ctx, asked.Name); err == nil {

@@ -12,13 +12,15 @@ import (
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/keyring"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
+	"github.com/holdfast-io/holdfast/internal/store"
 )
 
 // comparedNode stands for the workflows and for plant-1-b, which compares itself.
 type comparedNode struct {
 	*testing.T
-	*postgres.Store
+	*store.Store
 	n int
 }
 
@@ -26,9 +28,9 @@ type comparedNode struct {
 func (c *comparedNode) enrolled() {
 	c.Helper()
 	hash := []byte(strings.Repeat("j", 32))
-	_, err := c.AddJoinToken(c.Context(), postgres.JoinToken{Hash: hash, Site: "plant-1", Node: "plant-1-b", CreatedBy: "test"}, time.Hour)
+	_, err := c.AddJoinToken(c.Context(), keyring.JoinToken{Hash: hash, Site: "plant-1", Node: "plant-1-b", CreatedBy: "test"}, time.Hour)
 	require.NoError(c, err)
-	_, err = c.Enrol(c.Context(), postgres.Enrolment{
+	_, err = c.Enrol(c.Context(), nodes.Enrolment{
 		JoinTokenHash: hash, Node: "plant-1-b", Site: "plant-1", SigningKey: []byte(strings.Repeat("s", 32)), SealingKey: []byte(strings.Repeat("e", 32)),
 	})
 	require.NoError(c, err)

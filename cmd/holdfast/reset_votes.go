@@ -10,7 +10,9 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/lease"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/pause"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
+	"github.com/holdfast-io/holdfast/internal/store"
 )
 
 const resetVotesLong = `Reset the votes and epochs of a site after an attack in which a stolen node key wrote epochs that no
@@ -35,12 +37,12 @@ const (
 
 // siteReset is what a reset has changed so far.
 type siteReset struct {
-	postgres.VoteReset
+	nodes.VoteReset
 	Nodes []nodeReset `json:"nodes"`
 }
 
 type nodeReset struct {
-	postgres.NodeReset
+	nodes.NodeReset
 	State string `json:"state"`
 }
 
@@ -80,7 +82,7 @@ func (c *cli) resetVotes(ctx context.Context, site string, f resetFlags) error {
 			return err
 		}
 	}
-	s, err := postgres.Open(ctx, f.url, f.region)
+	s, err := store.Open(ctx, f.url, f.region)
 	if err != nil {
 		return err
 	}
@@ -101,7 +103,7 @@ func (c *cli) resetVotes(ctx context.Context, site string, f resetFlags) error {
 }
 
 // nodesReset waits until every node concerned has reported its reset, or the time is up.
-func (c *cli) nodesReset(ctx context.Context, s *postgres.Store, of postgres.VoteReset, wait time.Duration) ([]nodeReset, error) {
+func (c *cli) nodesReset(ctx context.Context, s *store.Store, of nodes.VoteReset, wait time.Duration) ([]nodeReset, error) {
 	for deadline := c.now().Add(wait); ; {
 		found, err := s.NodesReset(ctx, of.Site)
 		if err != nil {
@@ -115,13 +117,13 @@ func (c *cli) nodesReset(ctx context.Context, s *postgres.Store, of postgres.Vot
 		if !waiting || !c.now().Before(deadline) {
 			return nodes, nil
 		}
-		if err := sleep(ctx, c.poll); err != nil {
+		if err := pause.For(ctx, c.poll); err != nil {
 			return nil, err
 		}
 	}
 }
 
-func stateOf(n postgres.NodeReset, number int64) string {
+func stateOf(n nodes.NodeReset, number int64) string {
 	switch {
 	case n.Revoked:
 		return voterRevoked

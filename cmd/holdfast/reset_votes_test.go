@@ -11,6 +11,8 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
+	"github.com/holdfast-io/holdfast/internal/store"
 	"github.com/holdfast-io/holdfast/internal/testkit"
 )
 
@@ -18,7 +20,7 @@ import (
 func TestResetVotes(t *testing.T) {
 	t.Parallel()
 	url := testkit.DatabaseURL(t)
-	store, err := postgres.Open(t.Context(), url, "eu-1")
+	store, err := store.Open(t.Context(), url, "eu-1")
 	require.NoError(t, err)
 	t.Cleanup(store.Close)
 	_, err = store.Declare(t.Context(), postgres.Write{
@@ -82,8 +84,8 @@ func TestResetVotes(t *testing.T) {
 	require.EqualValues(t, 5000, out.Epoch)
 	require.EqualValues(t, 1025, out.Promised)
 	require.Equal(t, []nodeReset{
-		{postgres.NodeReset{Node: "plant-1-a", Enrolled: true, Number: 9000000, From: 77}, voterReset},
-		{postgres.NodeReset{Node: "plant-1-b", Enrolled: true, Revoked: true, Number: 9000000, From: 77}, voterRevoked},
+		{nodes.NodeReset{Node: "plant-1-a", Enrolled: true, Number: 9000000, From: 77}, voterReset},
+		{nodes.NodeReset{Node: "plant-1-b", Enrolled: true, Revoked: true, Number: 9000000, From: 77}, voterRevoked},
 	}, out.Nodes)
 	exec(`UPDATE nodes SET counters = '{}'`)
 	require.Contains(t, s.ok(args("plant-1", "--yes", "--wait", "10ms")...).stdout, "waiting", "a node that is away does not hold it up for ever")

@@ -30,10 +30,11 @@ const (
 
 // shell runs command lines as a person or a script would.
 type shell struct {
-	t     *testing.T
-	env   map[string]string
-	stdin string
-	width int // of stdout and stderr, 0 for a pipe
+	t          *testing.T
+	env        map[string]string
+	stdin      string
+	registered fleet.KindTable // beside those of Holdfast
+	width      int             // of stdout and stderr, 0 for a pipe
 }
 
 // result is what a command line left.
@@ -65,7 +66,7 @@ func (s *shell) process(stdout, stderr io.Writer, args []string) process {
 	return process{
 		args: args, env: func(name string) string { return s.env[name] }, stdin: strings.NewReader(s.stdin),
 		stdout: stdout, stderr: stderr, width: func(io.Writer) int { return s.width },
-		now: time.Now, poll: 2 * time.Millisecond,
+		now: time.Now, poll: 2 * time.Millisecond, declared: append(fleet.DeclaredKinds(), s.registered...),
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/pause"
 )
 
 const tryLong = `Start one replica of a deployment's manifest to see whether it becomes healthy, and delete it again.
@@ -180,7 +181,7 @@ func (t *trial) collect(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), trialLimit)
 	defer cancel()
 	for range lastRounds {
-		if t.result.State == "" || t.result.Healthy || t.logs.round(ctx) != nil || sleep(ctx, t.poll) != nil {
+		if t.result.State == "" || t.result.Healthy || t.logs.round(ctx) != nil || pause.For(ctx, t.poll) != nil {
 			break
 		}
 	}
@@ -206,7 +207,7 @@ func (t *trial) remove(ctx context.Context) error {
 		if err == nil || fleet.KindOf(err) == fleet.NotFound {
 			return nil
 		}
-		if exitCodeOf(err) != exitUnreachable || sleep(ctx, t.poll) != nil {
+		if exitCodeOf(err) != exitUnreachable || pause.For(ctx, t.poll) != nil {
 			return fmt.Errorf("the trial was not deleted (holdfast delete deployment %s): %w", t.result.Name, err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/pause"
 )
 
 // patience is how long a wait tolerates an unreachable region. The operation continues without it, so the restart
@@ -52,24 +53,12 @@ func (c *cli) nextState(ctx context.Context, client *api.Client, op api.Operatio
 		if err == nil && next.State.Ended() {
 			return next, nil
 		}
-		if err := sleep(ctx, c.poll-c.now().Sub(began)); err != nil {
+		if err := pause.For(ctx, c.poll-c.now().Sub(began)); err != nil {
 			return op, err
 		}
 		if !away {
 			return next, nil
 		}
-	}
-}
-
-// sleep waits, but not longer than the command.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(max(d, 0))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }
 

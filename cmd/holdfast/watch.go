@@ -10,6 +10,8 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+
+	"github.com/holdfast-io/holdfast/internal/pause"
 )
 
 // watchFlags are flags of commands that show what can change.
@@ -56,7 +58,7 @@ func (c *cli) show(ctx context.Context, w watchFlags, fetch func(context.Context
 func (c *cli) fetchAgain(ctx context.Context, fetch func(context.Context) (view, error)) (view, error) {
 	asked := c.now()
 	for {
-		if err := sleep(ctx, c.poll); err != nil {
+		if err := pause.For(ctx, c.poll); err != nil {
 			return view{}, err
 		}
 		v, err := fetch(ctx)

@@ -1,7 +1,5 @@
 package fleet
 
-import "strings"
-
 // DeclaredKind is what the region, its clients and the CLI know of a kind of declared objects.
 type DeclaredKind struct {
 	Kind   ObjectKind
@@ -10,9 +8,12 @@ type DeclaredKind struct {
 	OfSite bool   // its objects belong to a site, which is their scope
 }
 
+// KindTable has rows of kinds.
+type KindTable []DeclaredKind
+
 // DeclaredKinds gives a row for each kind, in the order of an apply: objects come after those that they refer to.
-func DeclaredKinds() []DeclaredKind {
-	return []DeclaredKind{
+func DeclaredKinds() KindTable {
+	return KindTable{
 		{Kind: KindProject, Title: "Project", Plural: "projects"},
 		{Kind: KindSite, Title: "Site", Plural: "sites"},
 		{Kind: KindPool, Title: "Pool", Plural: "pools"},
@@ -33,15 +34,13 @@ func (k ObjectKind) Declared() DeclaredKind {
 	return DeclaredKind{Kind: k, Plural: string(k) + "s"}
 }
 
-// KindTitles lists the titles of all kinds for a text: "Project, Site or Pool".
-func KindTitles() string {
-	all := DeclaredKinds()
-	titles := make([]string, len(all))
-	for i, k := range all {
-		titles[i] = k.Title
+// Titles lists the titles of all kinds for a text: "Project, Site or Pool".
+func (k KindTable) Titles() string {
+	titles := make([]string, len(k))
+	for i, row := range k {
+		titles[i] = row.Title
 	}
-	last := len(titles) - 1
-	return strings.Join(titles[:last], ", ") + " or " + titles[last]
+	return OrList(titles)
 }
 
 // NewKey makes the key of an object; an object without a scope ignores the site.

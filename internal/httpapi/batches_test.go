@@ -22,7 +22,8 @@ import (
 	"github.com/holdfast-io/holdfast/internal/compose"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/identity"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
+	"github.com/holdfast-io/holdfast/internal/postgres/fleets"
 )
 
 const (
@@ -55,11 +56,11 @@ func withBatch(t *testing.T) (r *region, f *fleetFake, tokens [2]string) {
 	require.NoError(t, err)
 	standby, b, err := identity.NewToken(32)
 	require.NoError(t, err)
-	f.tokens = func(id fleet.BatchID) ([]postgres.FetchToken, error) {
+	f.tokens = func(id fleet.BatchID) ([]deliveries.FetchToken, error) {
 		if id != liveBatch {
 			return nil, fleet.Errorf(fleet.NotFound, "there is no batch")
 		}
-		return []postgres.FetchToken{{Node: "plant-1-a", Hash: a[:]}, {Node: "plant-1-b", Hash: b[:]}}, nil
+		return []deliveries.FetchToken{{Node: "plant-1-a", Hash: a[:]}, {Node: "plant-1-b", Hash: b[:]}}, nil
 	}
 	return r, f, [2]string{active, standby}
 }
@@ -139,7 +140,7 @@ func TestBatchItemsHaveTheRunSectionsThatTheirHashesAreOf(t *testing.T) {
 	node := fleet.NodeName("plant-1-a")
 	r.enrolled(node)
 	run := `"run":{"command":["/bin/press","--fast"],"env":{"B":"2","A":"1"}}`
-	var targets []postgres.FleetTarget
+	var targets []fleets.FleetTarget
 	for i, section := range []string{run, run, `"run":{"command":["/bin/oven"]}`, `"enabled":true`} {
 		name := fmt.Sprintf("press-%d", i)
 		r.put("/api/v1/sites/plant-1/instances/"+name+"?deploy=false", `{"config":{"a":1},`+section+`}`)
@@ -151,7 +152,7 @@ func TestBatchItemsHaveTheRunSectionsThatTheirHashesAreOf(t *testing.T) {
 	patch := compose.ContentOf([]byte(`{"b":2}`))
 	_, err := r.store.PutBodies(t.Context(), fleet.DefaultProject, [][]byte{[]byte(`{"b":2}`)})
 	require.NoError(t, err)
-	out, err := r.store.ReleaseBatch(t.Context(), postgres.BatchRelease{
+	out, err := r.store.ReleaseBatch(t.Context(), deliveries.BatchRelease{
 		ID: liveBatch, Site: "plant-1", Fleet: "bench", FleetRun: 1, Workflow: "w", Run: "r", Actor: "ann", Reason: "bench",
 		Deadline: time.Hour, TTL: time.Minute, Items: r.changes(fleet.FleetChange{Patch: &patch}, targets...),
 	})

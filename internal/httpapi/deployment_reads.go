@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deployments"
 )
 
 type deploymentListInput struct {
@@ -43,16 +44,16 @@ func (s *server) mountDeploymentReads() {
 
 // deploymentSeen reads a deployment that the caller may see: one that is declared, or whose
 // record is kept after its end (S118).
-func (s *server) deploymentSeen(ctx context.Context, name string) (postgres.DeploymentView, error) {
+func (s *server) deploymentSeen(ctx context.Context, name string) (deployments.DeploymentView, error) {
 	missing := func() error {
 		return fleet.Errorf(fleet.NotFound, "deployment %s not found", name).At("deployment").WithHint("holdfast get deployments")
 	}
 	if err := fleet.ValidateName("name", name); err != nil {
-		return postgres.DeploymentView{}, err
+		return deployments.DeploymentView{}, err
 	}
 	views, err := s.store.ViewDeployments(ctx, name)
 	if err != nil {
-		return postgres.DeploymentView{}, err
+		return deployments.DeploymentView{}, err
 	}
 	v, known := views[name]
 	if !known {
@@ -89,7 +90,7 @@ func (s *server) listDeploymentRevisions(ctx context.Context, in *deploymentList
 	if err != nil {
 		return nil, err
 	}
-	cut := page(rows, in.Limit, func(r postgres.DeploymentRevision) string { return strconv.FormatInt(r.Revision, 10) })
+	cut := page(rows, in.Limit, func(r deployments.DeploymentRevision) string { return strconv.FormatInt(r.Revision, 10) })
 	out := &revisionsOutput{Body: api.List[api.DeploymentRevision]{Items: make([]api.DeploymentRevision, len(cut.Items)), Next: cut.Next}}
 	for i, r := range cut.Items {
 		out.Body.Items[i] = api.DeploymentRevision{
@@ -112,11 +113,11 @@ func (s *server) listDecisions(ctx context.Context, in *deploymentListInput) (*d
 	if err != nil {
 		return nil, err
 	}
-	cut := page(rows, in.Limit, func(h postgres.DeploymentLine) string { return strconv.FormatInt(h.ID, 10) })
+	cut := page(rows, in.Limit, func(h deployments.DeploymentLine) string { return strconv.FormatInt(h.ID, 10) })
 	return &decisionsOutput{Body: api.List[api.Decision]{Items: decisionsOf(cut.Items), Next: cut.Next}}, nil
 }
 
-func decisionsOf(rows []postgres.DeploymentLine) []api.Decision {
+func decisionsOf(rows []deployments.DeploymentLine) []api.Decision {
 	out := make([]api.Decision, len(rows))
 	for i, h := range rows {
 		out[i] = api.Decision{
@@ -149,7 +150,7 @@ func (s *server) deploymentLogs(ctx context.Context, in *deploymentLogsInput) (*
 }
 
 // logged are the replicas whose output is asked for.
-func (s *server) logged(ctx context.Context, in *deploymentLogsInput) ([]postgres.Replica, error) {
+func (s *server) logged(ctx context.Context, in *deploymentLogsInput) ([]deployments.Replica, error) {
 	if _, err := s.deploymentSeen(ctx, in.Name); err != nil {
 		return nil, err
 	}
@@ -158,13 +159,13 @@ func (s *server) logged(ctx context.Context, in *deploymentLogsInput) ([]postgre
 		if in.After != 0 {
 			return nil, fleet.Errorf(fleet.Invalid, "after needs replica, because offsets are per replica").At("after").WithHint("give replica as well")
 		}
-		return s.store.ListReplicas(ctx, postgres.ReplicaFilter{Deployment: name}, "", maxShownReplicas)
+		return s.store.ListReplicas(ctx, deployments.ReplicaFilter{Deployment: name}, "", maxShownReplicas)
 	}
 	r, err := s.replica(ctx, in.Replica)
 	if err == nil && r.Deployment != name {
 		err = fleet.Errorf(fleet.NotFound, "deployment %s has no replica %s", name, r.ID).At("replica")
 	}
-	return []postgres.Replica{r}, err
+	return []deployments.Replica{r}, err
 }
 
 // maxShownReplicas bounds the replicas that one answer without pages tells of.
@@ -175,7 +176,7 @@ func (s *server) deploymentTop(ctx context.Context, in *getInput) (*topOutput, e
 		return nil, err
 	}
 	name := fleet.DeploymentName(in.Name)
-	replicas, err := s.store.ListReplicas(ctx, postgres.ReplicaFilter{Deployment: name}, "", maxShownReplicas)
+	replicas, err := s.store.ListReplicas(ctx, deployments.ReplicaFilter{Deployment: name}, "", maxShownReplicas)
 	if err != nil {
 		return nil, err
 	}
@@ -190,7 +191,7 @@ func (s *server) deploymentTop(ctx context.Context, in *getInput) (*topOutput, e
 	return out, nil
 }
 
-func addTop(t *api.DeploymentTop, r postgres.Replica, samples map[fleet.ReplicaID]postgres.ReplicaSample) {
+func addTop(t *api.DeploymentTop, r deployments.Replica, samples map[fleet.ReplicaID]deployments.ReplicaSample) {
 	one := api.ReplicaTop{ID: r.ID, Node: string(r.Node), State: r.State}
 	if sample, known := samples[r.ID]; known {
 		one.CPU, one.Memory, one.At = sample.CPU, sample.Memory, &sample.At

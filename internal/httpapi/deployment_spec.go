@@ -6,6 +6,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/declare"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deployments"
 )
 
 // keepDeployment stores the bodies of a declaration for its project.
@@ -27,8 +28,8 @@ func (s *server) keepDeployment(ctx context.Context, project fleet.ProjectName, 
 }
 
 // deploymentPut is the store's change of a declaration.
-func deploymentPut(m declare.Made, w postgres.Write) postgres.DeploymentPut {
-	return postgres.DeploymentPut{Write: w, Spec: m.Spec, Definition: m.Content()}
+func deploymentPut(m declare.Made, w postgres.Write) deployments.DeploymentPut {
+	return deployments.DeploymentPut{Write: w, Spec: m.Spec, Definition: m.Content()}
 }
 
 // remake generates the definition of a spec that stands, from its stored files.

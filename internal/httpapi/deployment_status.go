@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deployments"
 )
 
 // conditionAvailable is the type of the condition that status.available repeats.
@@ -31,7 +32,7 @@ func (s *server) deploymentStatuses(ctx context.Context, page []fleet.Object) ([
 }
 
 // deploymentStatus is the status of a deployment, or of one that was only written so far.
-func (s *server) deploymentStatus(name string, v postgres.DeploymentView) api.DeploymentStatus {
+func (s *server) deploymentStatus(name string, v deployments.DeploymentView) api.DeploymentStatus {
 	now := decide.ReplicasNow{Healthy: v.Counts.Healthy, Unheard: v.Counts.Unheard, Need: decide.Needed(v.Target, v.Min)}
 	reason, message := decide.WhyNow(v.Reason, v.Message, now)
 	status := api.DeploymentStatus{
@@ -57,7 +58,7 @@ func (s *server) deploymentStatus(name string, v postgres.DeploymentView) api.De
 	return status
 }
 
-func totalsOf(v postgres.DeploymentView) api.ReplicaTotals {
+func totalsOf(v deployments.DeploymentView) api.ReplicaTotals {
 	c := v.Counts
 	return api.ReplicaTotals{Desired: v.Target, Healthy: c.Healthy, Unhealthy: c.Unhealthy, Starting: c.Starting, Degraded: c.Unheard, Terminating: c.Terminating}
 }
@@ -101,7 +102,7 @@ func (s *server) fillDeployments(ctx context.Context, rows []postgres.Operation,
 }
 
 // waitsForDeployment says why an operation of a deployment still runs.
-func waitsForDeployment(o postgres.Operation, v postgres.DeploymentView) (reason, message string) {
+func waitsForDeployment(o postgres.Operation, v deployments.DeploymentView) (reason, message string) {
 	switch {
 	case o.EntityRun == "":
 		return "queued", "waiting for the workflow of deployment " + string(o.Deployment)

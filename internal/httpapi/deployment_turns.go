@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deployments"
 )
 
 type turnDeploymentInput struct {
@@ -56,7 +57,7 @@ func (s *server) turnDeployment(ctx context.Context, kind fleet.OperationKind, i
 	if err := fleet.ValidateName("name", in.Name); err != nil {
 		return nil, err
 	}
-	t := postgres.DeploymentTurn{Kind: kind}
+	t := deployments.DeploymentTurn{Kind: kind}
 	raw, err := s.readDeploymentTurn(ctx, &t)
 	if err != nil {
 		return nil, err
@@ -93,7 +94,7 @@ func checkReplicas(n *int) error {
 }
 
 // readDeploymentTurn reads the body of an action; only a scale needs to have one.
-func (s *server) readDeploymentTurn(ctx context.Context, t *postgres.DeploymentTurn) (raw []byte, err error) {
+func (s *server) readDeploymentTurn(ctx context.Context, t *deployments.DeploymentTurn) (raw []byte, err error) {
 	if t.Kind != fleet.OperationScale {
 		var in api.ActionRequest
 		raw, err = s.ReadOptional(ctx, &in)
@@ -113,7 +114,7 @@ func (s *server) readDeploymentTurn(ctx context.Context, t *postgres.DeploymentT
 }
 
 // startTurn asks the store; a deploy of what was only written so far releases it.
-func (s *server) startTurn(ctx context.Context, t postgres.DeploymentTurn, o fleet.Object) (postgres.Started, error) {
+func (s *server) startTurn(ctx context.Context, t deployments.DeploymentTurn, o fleet.Object) (postgres.Started, error) {
 	var spec fleet.DeploymentSpec
 	if o.Spec != nil {
 		if err := json.Unmarshal(o.Spec, &spec); err != nil {
@@ -134,7 +135,7 @@ func (s *server) startTurn(ctx context.Context, t postgres.DeploymentTurn, o fle
 
 // unreleasedDeployment is the change that releases a spec which was only written so far; nil
 // when there is nothing to release. It is bound to the spec that was read.
-func (s *server) unreleasedDeployment(ctx context.Context, t postgres.DeploymentTurn, o fleet.Object, spec fleet.DeploymentSpec) (*postgres.DeploymentPut, error) {
+func (s *server) unreleasedDeployment(ctx context.Context, t deployments.DeploymentTurn, o fleet.Object, spec fleet.DeploymentSpec) (*deployments.DeploymentPut, error) {
 	views, err := s.store.ViewDeployments(ctx, o.Name)
 	if err != nil {
 		return nil, err

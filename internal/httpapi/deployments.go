@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deployments"
 )
 
 // CreateParams come with a PUT that may be for a new object only.
@@ -82,7 +83,7 @@ func (s *server) listEnded(ctx context.Context, in ListParams) (*objectsOutput, 
 	if err != nil {
 		return nil, err
 	}
-	cut := page(rows, in.Limit, func(d postgres.EndedDeployment) string { return string(d.Name) })
+	cut := page(rows, in.Limit, func(d deployments.EndedDeployment) string { return string(d.Name) })
 	objects := make([]fleet.Object, len(cut.Items))
 	for i, d := range cut.Items {
 		objects[i] = fleet.Object{
@@ -118,31 +119,31 @@ func (s *server) putDeployment(ctx context.Context, in *putDeploymentInput) (out
 
 // deploymentFrom makes the store's change of a request: everything is checked, and its bodies
 // are stored, before the transaction begins.
-func (s *server) deploymentFrom(ctx context.Context, in *putDeploymentInput, raw []byte) (postgres.DeploymentPut, error) {
+func (s *server) deploymentFrom(ctx context.Context, in *putDeploymentInput, raw []byte) (deployments.DeploymentPut, error) {
 	put := api.DeploymentPut{Project: in.Project}
 	if err := serve.Decode(raw, &put); err != nil {
-		return postgres.DeploymentPut{}, err
+		return deployments.DeploymentPut{}, err
 	}
 	if err := declare.CheckTexts(put.Labels, put.Reason); err != nil {
-		return postgres.DeploymentPut{}, err
+		return deployments.DeploymentPut{}, err
 	}
 	made, err := declare.Deployment(s.definitions, put)
 	if err != nil {
-		return postgres.DeploymentPut{}, err
+		return deployments.DeploymentPut{}, err
 	}
 	w, err := s.write(ctx, deploymentKey(in.Name), in.MutationParams, raw)
 	if err != nil {
-		return postgres.DeploymentPut{}, err
+		return deployments.DeploymentPut{}, err
 	}
 	if err := in.bind(&w); err != nil {
-		return postgres.DeploymentPut{}, err
+		return deployments.DeploymentPut{}, err
 	}
 	if w.Project, err = s.projectOf(ctx, put.Project); err != nil {
-		return postgres.DeploymentPut{}, err
+		return deployments.DeploymentPut{}, err
 	}
 	w.Labels = put.Labels
 	if err := s.placeable(ctx, w.Project, made.Spec.Placement); err != nil {
-		return postgres.DeploymentPut{}, err
+		return deployments.DeploymentPut{}, err
 	}
 	p := deploymentPut(made, w)
 	p.Deploy, p.Reason = in.Deploy, put.Reason

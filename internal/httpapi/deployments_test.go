@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/definition"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deployments"
 )
 
 const (
@@ -203,7 +204,7 @@ type raced struct {
 	once func()
 }
 
-func (r *raced) ViewDeployments(ctx context.Context, names ...string) (map[string]postgres.DeploymentView, error) {
+func (r *raced) ViewDeployments(ctx context.Context, names ...string) (map[string]deployments.DeploymentView, error) {
 	views, err := r.Store.ViewDeployments(ctx, names...)
 	if do := r.once; do != nil {
 		r.once = nil
@@ -555,7 +556,7 @@ func TestDeploymentDoors(t *testing.T) {
 	r.put(webPath+"?deploy=false", web)
 	h := &Handler{s: r.server}
 	turn := func(kind fleet.OperationKind, run string) (postgres.Started, error) {
-		return h.TurnDeployment(t.Context(), postgres.DeploymentTurn{
+		return h.TurnDeployment(t.Context(), deployments.DeploymentTurn{
 			Write: postgres.Write{Request: postgres.Request{Actor: "ann", Door: postgres.Door{Workflow: "w", Run: run}}, Key: fleet.DeploymentKey("web")}, Kind: kind,
 		})
 	}
@@ -575,7 +576,7 @@ func TestDeploymentDoors(t *testing.T) {
 	require.NoError(t, err)
 	_, err = turn(fleet.OperationConverge, "4")
 	require.Equal(t, fleet.IllegalState, fleet.KindOf(err))
-	_, err = h.TurnDeployment(t.Context(), postgres.DeploymentTurn{
+	_, err = h.TurnDeployment(t.Context(), deployments.DeploymentTurn{
 		Write: postgres.Write{Request: postgres.Request{Actor: "ann"}, Key: fleet.DeploymentKey("nobody")}, Kind: fleet.OperationConverge,
 	})
 	require.Equal(t, fleet.NotFound, fleet.KindOf(err))

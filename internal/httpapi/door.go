@@ -7,6 +7,8 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
+	"github.com/holdfast-io/holdfast/internal/postgres/deployments"
 )
 
 // DoorHTTP is what refusals of the API are written down under.
@@ -31,14 +33,14 @@ func (h *Handler) Probes() http.Handler {
 
 // Unreleased gives the change that a deploy of an instance releases when its spec was only
 // written so far. The caller has the operator role: who may start workflows has it.
-func (h *Handler) Unreleased(ctx context.Context, key fleet.ObjectKey, actor string) (*postgres.InstanceChange, error) {
-	return h.s.unreleased(ctx, postgres.InstanceTurn{
+func (h *Handler) Unreleased(ctx context.Context, key fleet.ObjectKey, actor string) (*deliveries.InstanceChange, error) {
+	return h.s.unreleased(ctx, deliveries.InstanceTurn{
 		Write: postgres.Write{Key: key, Request: postgres.Request{Actor: actor, Limit: h.s.limit}}, Kind: fleet.OperationDeploy,
 	})
 }
 
 // TurnDeployment asks something of a deployment for a door, as a request by HTTP does.
-func (h *Handler) TurnDeployment(ctx context.Context, t postgres.DeploymentTurn) (postgres.Started, error) {
+func (h *Handler) TurnDeployment(ctx context.Context, t deployments.DeploymentTurn) (postgres.Started, error) {
 	o, err := h.s.store.GetObject(ctx, t.Key)
 	if err != nil && fleet.KindOf(err) != fleet.NotFound { // a repeat of a delete that succeeded finds none
 		return postgres.Started{}, err

@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
 )
 
 type askDrainInput struct {
@@ -46,7 +47,7 @@ func (s *server) drainNode(ctx context.Context, in *askDrainInput) (*acceptedOut
 	if err != nil {
 		return nil, err
 	}
-	op, err := s.store.AskNodeDrain(ctx, postgres.DrainRequest{Request: ask, Node: n.Name, Order: order})
+	op, err := s.store.AskNodeDrain(ctx, nodes.DrainRequest{Request: ask, Node: n.Name, Order: order})
 	if err != nil {
 		return nil, err
 	}
@@ -75,19 +76,19 @@ func (s *server) uncordonNode(ctx context.Context, in *askDrainInput) (*nodeOutp
 }
 
 // turnCordon answers with the node as it is then; it is the same again when it was so already.
-func (s *server) turnCordon(ctx context.Context, in *askDrainInput, reason string, turn func(context.Context, postgres.CordonRequest) error) (*nodeOutput, error) {
+func (s *server) turnCordon(ctx context.Context, in *askDrainInput, reason string, turn func(context.Context, nodes.CordonRequest) error) (*nodeOutput, error) {
 	n, _, err := s.visibleNode(ctx, in.Name)
 	if err != nil {
 		return nil, err
 	}
 	call := serve.CallOf(ctx)
-	if err := turn(ctx, postgres.CordonRequest{Request: postgres.Request{Project: call.Project, Actor: call.Actor, DryRun: in.DryRun}, Node: n.Name, Reason: reason}); err != nil {
+	if err := turn(ctx, nodes.CordonRequest{Request: postgres.Request{Project: call.Project, Actor: call.Actor, DryRun: in.DryRun}, Node: n.Name, Reason: reason}); err != nil {
 		return nil, err
 	}
 	return s.getNode(ctx, &getInput{NameParam: in.NameParam})
 }
 
-func namesOf(nodes []postgres.Node) []fleet.NodeName {
+func namesOf(nodes []nodes.Node) []fleet.NodeName {
 	out := make([]fleet.NodeName, len(nodes))
 	for i, n := range nodes {
 		out[i] = n.Name
@@ -96,7 +97,7 @@ func namesOf(nodes []postgres.Node) []fleet.NodeName {
 }
 
 // showDrain adds a node's cordon, and its drain while that says anything of it.
-func showDrain(view *api.Node, n postgres.Node, drains map[fleet.NodeName]postgres.NodeDrain) {
+func showDrain(view *api.Node, n nodes.Node, drains map[fleet.NodeName]nodes.NodeDrain) {
 	if n.CordonedAt == nil {
 		return
 	}
@@ -112,7 +113,7 @@ func showDrain(view *api.Node, n postgres.Node, drains map[fleet.NodeName]postgr
 }
 
 // drainsOf reads the drains that running operations wait for.
-func (s *server) drainsOf(ctx context.Context, rows []postgres.Operation) (map[fleet.NodeName]postgres.NodeDrain, error) {
+func (s *server) drainsOf(ctx context.Context, rows []postgres.Operation) (map[fleet.NodeName]nodes.NodeDrain, error) {
 	var nodes []fleet.NodeName
 	for _, o := range rows {
 		if o.Kind == fleet.OperationDrain && !o.State.Ended() {
@@ -127,7 +128,7 @@ func (s *server) drainsOf(ctx context.Context, rows []postgres.Operation) (map[f
 
 // showDrainOperation says how far the drain is that an operation waits for (X5, X8). The
 // deadline is that of the drain, which a second one may have brought forward.
-func showDrainOperation(view *api.Operation, o postgres.Operation, drains map[fleet.NodeName]postgres.NodeDrain) {
+func showDrainOperation(view *api.Operation, o postgres.Operation, drains map[fleet.NodeName]nodes.NodeDrain) {
 	view.Reason, view.Message = "queued", "waiting for the workflow of node "+string(o.Node)+"'s drain"
 	d, had := drains[o.Node]
 	if !had {

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
 )
 
 // onLink has a node live on the link with an open stream.
@@ -24,7 +24,7 @@ func (r *region) onLink(node fleet.NodeName, inFlight int) fleet.ConnectionID {
 	require.NoError(r.t, err)
 	_, err = r.store.OpenConnection(ctx, reg.ID, identity, "server-1")
 	require.NoError(r.t, err)
-	require.NoError(r.t, r.store.RecordHeartbeats(ctx, "server-1", []postgres.Heartbeat{{ID: reg.ID, InFlight: inFlight}}))
+	require.NoError(r.t, r.store.RecordHeartbeats(ctx, "server-1", []nodes.Heartbeat{{ID: reg.ID, InFlight: inFlight}}))
 	return reg.ID
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deployments"
 )
 
 type explainOutput struct{ Body api.Explanation }
@@ -58,10 +59,10 @@ func (s *server) explainDeployment(ctx context.Context, in *getInput) (*explainO
 type explaining struct {
 	s      *server
 	name   fleet.DeploymentName
-	view   postgres.DeploymentView
+	view   deployments.DeploymentView
 	spec   *fleet.DeploymentSpec // what is judged: what was released, or declared where nothing was; nil of one that has ended
 	ends   bool                  // nothing of it is to run
-	failed []postgres.Replica    // newest first
+	failed []deployments.Replica // newest first
 	// unplaced says why there is no place for the replicas that are missing, "" when there is.
 	unplaced, unplacedMessage string
 	out                       api.Explanation
@@ -158,10 +159,10 @@ func (x *explaining) running(ctx context.Context) error {
 	return nil
 }
 
-func (x *explaining) living(ctx context.Context) ([]postgres.Replica, error) {
-	var live []postgres.Replica
+func (x *explaining) living(ctx context.Context) ([]deployments.Replica, error) {
+	var live []deployments.Replica
 	for after := ""; ; after = string(live[len(live)-1].ID) {
-		page, err := x.s.store.ListReplicas(ctx, postgres.ReplicaFilter{Deployment: x.name}, after, maxShownReplicas)
+		page, err := x.s.store.ListReplicas(ctx, deployments.ReplicaFilter{Deployment: x.name}, after, maxShownReplicas)
 		live = append(live, page...)
 		if err != nil || len(page) < maxShownReplicas {
 			return live, err
@@ -171,7 +172,7 @@ func (x *explaining) living(ctx context.Context) ([]postgres.Replica, error) {
 
 // left reads what may run and counts no more.
 func (x *explaining) left(ctx context.Context) error {
-	f := postgres.UncountedFilter{Deployment: x.name, Every: serve.CallOf(ctx).Project == ""}
+	f := deployments.UncountedFilter{Deployment: x.name, Every: serve.CallOf(ctx).Project == ""}
 	all, err := x.s.store.UncountedReplicas(ctx, f, explainedLeft)
 	for _, r := range all {
 		u := api.Uncounted{ID: r.ID, Node: string(r.Node), Reason: r.Reason, Since: r.Since}
@@ -186,7 +187,7 @@ func (x *explaining) left(ctx context.Context) error {
 	return err
 }
 
-func newestFirst(all []postgres.Replica) []api.Replica {
+func newestFirst(all []deployments.Replica) []api.Replica {
 	slices.SortStableFunc(all, byEnd)
 	out := make([]api.Replica, len(all))
 	for i, r := range all {
@@ -195,7 +196,7 @@ func newestFirst(all []postgres.Replica) []api.Replica {
 	return out
 }
 
-func byEnd(a, b postgres.Replica) int { return endOrSince(b).Compare(endOrSince(a)) }
+func byEnd(a, b deployments.Replica) int { return endOrSince(b).Compare(endOrSince(a)) }
 
 func (x *explaining) happened(ctx context.Context) error {
 	rows, err := x.s.store.ListDeploymentHistory(ctx, x.name, postgres.Place{}, explainedDecisions)

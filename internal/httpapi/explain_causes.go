@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deployments"
 )
 
 // The causes that an explanation names (S95); they are a stable API.
@@ -42,11 +42,11 @@ var causeRules = []struct {
 }
 
 // isFailed reports whether a replica ended or is unhealthy without a request.
-func isFailed(r postgres.Replica) bool {
+func isFailed(r deployments.Replica) bool {
 	return r.FailedAt != nil || r.Phase == fleet.PhaseFailed || r.Phase == fleet.PhaseExited || r.State == fleet.ReplicaUnhealthy
 }
 
-func endOrSince(r postgres.Replica) time.Time {
+func endOrSince(r deployments.Replica) time.Time {
 	if r.EndedAt != nil {
 		return *r.EndedAt
 	}

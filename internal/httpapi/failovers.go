@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
 )
 
 type failoverInput struct {
@@ -43,7 +43,7 @@ func (s *server) failoverSite(ctx context.Context, in *failoverInput) (*accepted
 	if err != nil {
 		return nil, err
 	}
-	op, err := s.store.AskFailover(ctx, postgres.FailoverRequest{
+	op, err := s.store.AskFailover(ctx, nodes.FailoverRequest{
 		Request: req, Site: fleet.SiteName(in.Name), To: fleet.NodeName(body.To), Force: body.Force,
 	})
 	if err != nil {

@@ -8,7 +8,8 @@ import (
 	"github.com/holdfast-io/holdfast/internal/declare"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
+	"github.com/holdfast-io/holdfast/internal/postgres/fleets"
 )
 
 // fleetGroup bounds the bytes of instances that are composed at once, and of bodies that are
@@ -19,16 +20,16 @@ const fleetGroup = fleet.MaxBatchBytes
 // spec and its flattened content, exactly as a PUT of that spec would give. One that cannot
 // be changed has the reason in Refused; an error is about the region, and of none of them. All
 // bodies are stored when it returns.
-func (h *Handler) FleetChanges(ctx context.Context, spec fleet.FleetSpec, targets []postgres.FleetTarget) ([]postgres.BatchChange, error) {
+func (h *Handler) FleetChanges(ctx context.Context, spec fleet.FleetSpec, targets []fleets.FleetTarget) ([]deliveries.BatchChange, error) {
 	c := &fleetComposer{
 		s: h.s, change: spec.Change, chains: map[fleet.TemplatePin]fleetChain{}, bases: map[fleet.TemplatePin]fleetBase{},
 		runs: map[string]fleetRunSection{}, kept: keptBodies{store: h.s.store, seen: map[keptBody]bool{}},
 	}
-	out := make([]postgres.BatchChange, len(targets))
+	out := make([]deliveries.BatchChange, len(targets))
 	var group []*fleetComposing
 	var weight int64
 	for i, t := range targets {
-		out[i] = postgres.BatchChange{Instance: t.Instance, Generation: t.Generation, Revision: t.Revision, Spec: t.Spec, Refused: t.Refused}
+		out[i] = deliveries.BatchChange{Instance: t.Instance, Generation: t.Generation, Revision: t.Revision, Spec: t.Spec, Refused: t.Refused}
 		next, err := c.prepare(ctx, t, &out[i])
 		if err != nil {
 			return nil, err
@@ -79,14 +80,14 @@ type fleetRunSection struct {
 
 // fleetComposing is one instance whose change is to be composed.
 type fleetComposing struct {
-	change  *postgres.BatchChange
+	change  *deliveries.BatchChange
 	project fleet.ProjectName
 	pin     fleet.TemplatePin // zero without a template
 	weight  int64
 }
 
 // prepare fills in all of a change that takes no document; nil when nothing is left to do.
-func (c *fleetComposer) prepare(ctx context.Context, t postgres.FleetTarget, change *postgres.BatchChange) (*fleetComposing, error) {
+func (c *fleetComposer) prepare(ctx context.Context, t fleets.FleetTarget, change *deliveries.BatchChange) (*fleetComposing, error) {
 	switch {
 	case t.Refused != nil:
 		return nil, nil

@@ -13,6 +13,8 @@ import (
 	"github.com/holdfast-io/holdfast/internal/compose"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
+	"github.com/holdfast-io/holdfast/internal/postgres/fleets"
 )
 
 // patchOf stores a patch as a PUT of a fleet change does.
@@ -24,16 +26,16 @@ func (r *region) patchOf(text string) *fleet.Content {
 }
 
 // target is an instance as a run of a fleet change finds it.
-func (r *region) target(name string) postgres.FleetTarget {
+func (r *region) target(name string) fleets.FleetTarget {
 	r.t.Helper()
 	o, err := r.store.GetObject(r.t.Context(), fleet.InstanceKey("plant-1", fleet.InstanceName(name)))
 	require.NoError(r.t, err)
-	t := postgres.FleetTarget{Instance: fleet.InstanceName(name), Project: o.Project, Labels: o.Labels, Generation: o.Generation}
+	t := fleets.FleetTarget{Instance: fleet.InstanceName(name), Project: o.Project, Labels: o.Labels, Generation: o.Generation}
 	require.NoError(r.t, json.Unmarshal(o.Spec, &t.Spec))
 	return t
 }
 
-func (r *region) changes(change fleet.FleetChange, targets ...postgres.FleetTarget) []postgres.BatchChange {
+func (r *region) changes(change fleet.FleetChange, targets ...fleets.FleetTarget) []deliveries.BatchChange {
 	r.t.Helper()
 	out, err := (&Handler{s: r.server}).FleetChanges(r.t.Context(), fleet.FleetSpec{Change: change}, targets)
 	require.NoError(r.t, err)
@@ -151,7 +153,7 @@ func TestFleetChangesLeaveOutWhatCannotBe(t *testing.T) {
 	r.put("/api/v1/sites/plant-1/instances/binary", api.InstancePut{Artifact: into[api.Artifact](t, a).SHA256})
 	patch := r.patchOf(`{"c":"` + strings.Repeat("y", 100) + `"}`)
 
-	refused := func(c postgres.BatchChange) *fleet.Error {
+	refused := func(c deliveries.BatchChange) *fleet.Error {
 		t.Helper()
 		var e *fleet.Error
 		require.ErrorAs(t, c.Refused, &e)
@@ -187,7 +189,7 @@ func TestFleetChangesLeaveOutWhatCannotBe(t *testing.T) {
 	t.Run("what was released before, and what is restored, passes as it is", func(t *testing.T) {
 		before, back := r.target("binary"), r.target("other")
 		before.Revision = 4
-		back.Restore = &postgres.FleetRestore{Spec: r.target("good").Spec, Content: fleet.Content{Kind: fleet.ContentJSON, Hash: "h", Size: 3}, RunHash: "r"}
+		back.Restore = &fleets.FleetRestore{Spec: r.target("good").Spec, Content: fleet.Content{Kind: fleet.ContentJSON, Hash: "h", Size: 3}, RunHash: "r"}
 		out := r.changes(fleet.FleetChange{Patch: patch}, before, back)
 		require.EqualValues(t, 4, out[0].Revision)
 		require.NoError(t, out[0].Refused)
@@ -241,7 +243,7 @@ func TestFleetChangesAskInSets(t *testing.T) {
 	r.put("/api/v1/templates/press", `{"base":{"speed":2,"fill":"`+strings.Repeat("x", 100_000)+`"}}`)
 	r.put("/api/v1/sites/plant-1/instances/press-7", `{"template":"press","templateGeneration":1}`)
 	change := fleet.FleetChange{Template: "press", TemplateGeneration: 2}
-	var targets []postgres.FleetTarget
+	var targets []fleets.FleetTarget
 	for i := range 300 {
 		one := r.target("press-7")
 		one.Spec.Overrides = r.patchOf(fmt.Sprintf(`{"n":%d}`, i))
@@ -320,9 +322,9 @@ func BenchmarkFleetChanges(b *testing.B) {
 	}
 	store := &memoryBodies{bodies: map[fleet.Hash][]byte{}}
 	store.template.Base = *keep(store, string(text))
-	var targets []postgres.FleetTarget
+	var targets []fleets.FleetTarget
 	for i := range fleet.MaxBatchItems {
-		targets = append(targets, postgres.FleetTarget{Instance: "press", Project: "default", Spec: fleet.InstanceSpec{
+		targets = append(targets, fleets.FleetTarget{Instance: "press", Project: "default", Spec: fleet.InstanceSpec{
 			Template: "press", TemplateGeneration: 1, Enabled: true, Overrides: keep(store, fmt.Sprintf(`{"setting-007":{"value":%d},"site":"plant"}`, i)),
 			Run: &fleet.Run{Command: []string{"/bin/press"}},
 		}})

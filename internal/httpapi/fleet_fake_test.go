@@ -12,23 +12,25 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
+	"github.com/holdfast-io/holdfast/internal/postgres/fleets"
 )
 
 // fleetFake answers for fleet changes and batches; everything else is the real store.
 type fleetFake struct {
 	Store
-	puts       []postgres.FleetPut
-	turns      []postgres.FleetTurn
+	puts       []fleets.FleetPut
+	turns      []fleets.FleetTurn
 	started    func(w postgres.Write) (postgres.Started, error)
-	run        *postgres.FleetRun
+	run        *fleets.FleetRun
 	staged     []fleet.SiteName // at which it waits for a window
-	runs       func(before int64, limit int32) []postgres.FleetRun
-	targets    func(f postgres.FleetTargetFilter) []postgres.FleetTargetView
+	runs       func(before int64, limit int32) []fleets.FleetRun
+	targets    func(f fleets.FleetTargetFilter) []fleets.FleetTargetView
 	objects    map[string]fleet.Object
 	operations []postgres.Operation
 	filter     postgres.OperationFilter
 
-	tokens  func(id fleet.BatchID) ([]postgres.FetchToken, error)
+	tokens  func(id fleet.BatchID) ([]deliveries.FetchToken, error)
 	items   []fleet.BatchItem
 	bodies  func(node fleet.NodeName, hashes []fleet.Hash, emit func(fleet.Hash, []byte) error) error
 	results []fleet.BatchResult
@@ -59,25 +61,25 @@ func (f *fleetFake) ListObjects(ctx context.Context, kind fleet.ObjectKind, scop
 	return out, nil
 }
 
-func (f *fleetFake) PutFleet(_ context.Context, p postgres.FleetPut) (postgres.Started, error) {
+func (f *fleetFake) PutFleet(_ context.Context, p fleets.FleetPut) (postgres.Started, error) {
 	f.puts = append(f.puts, p)
 	return f.started(p.Write)
 }
 
-func (f *fleetFake) TurnFleet(_ context.Context, t postgres.FleetTurn) (postgres.Started, error) {
+func (f *fleetFake) TurnFleet(_ context.Context, t fleets.FleetTurn) (postgres.Started, error) {
 	f.turns = append(f.turns, t)
 	return f.started(t.Write)
 }
 
-func (f *fleetFake) GetFleetRun(_ context.Context, name fleet.FleetName, run int64) (postgres.FleetRun, error) {
+func (f *fleetFake) GetFleetRun(_ context.Context, name fleet.FleetName, run int64) (fleets.FleetRun, error) {
 	if f.run == nil || run != 0 && run != f.run.Run {
-		return postgres.FleetRun{}, fleet.Errorf(fleet.NotFound, "fleet change %s has no such run", name).At("run")
+		return fleets.FleetRun{}, fleet.Errorf(fleet.NotFound, "fleet change %s has no such run", name).At("run")
 	}
 	return *f.run, nil
 }
 
-func (f *fleetFake) NewestFleetRuns(_ context.Context, names ...string) (map[string]postgres.FleetRun, error) {
-	out := map[string]postgres.FleetRun{}
+func (f *fleetFake) NewestFleetRuns(_ context.Context, names ...string) (map[string]fleets.FleetRun, error) {
+	out := map[string]fleets.FleetRun{}
 	for _, name := range names {
 		if f.run != nil && string(f.run.Fleet) == name {
 			out[name] = *f.run
@@ -86,15 +88,15 @@ func (f *fleetFake) NewestFleetRuns(_ context.Context, names ...string) (map[str
 	return out, nil
 }
 
-func (f *fleetFake) StagedFleetSites(_ context.Context, r postgres.FleetRun) ([]fleet.SiteName, time.Time, error) {
+func (f *fleetFake) StagedFleetSites(_ context.Context, r fleets.FleetRun) ([]fleet.SiteName, time.Time, error) {
 	return f.staged, fleetTime, nil
 }
 
-func (f *fleetFake) ListFleetRuns(_ context.Context, _ fleet.FleetName, before int64, limit int32) ([]postgres.FleetRun, error) {
+func (f *fleetFake) ListFleetRuns(_ context.Context, _ fleet.FleetName, before int64, limit int32) ([]fleets.FleetRun, error) {
 	return f.runs(before, limit), nil
 }
 
-func (f *fleetFake) ListFleetTargets(_ context.Context, filter postgres.FleetTargetFilter) ([]postgres.FleetTargetView, error) {
+func (f *fleetFake) ListFleetTargets(_ context.Context, filter fleets.FleetTargetFilter) ([]fleets.FleetTargetView, error) {
 	return f.targets(filter), nil
 }
 
@@ -124,7 +126,7 @@ func (f *fleetFake) node() fleet.NodeName {
 	return f.asked
 }
 
-func (f *fleetFake) BatchTokens(_ context.Context, id fleet.BatchID) ([]postgres.FetchToken, error) {
+func (f *fleetFake) BatchTokens(_ context.Context, id fleet.BatchID) ([]deliveries.FetchToken, error) {
 	return f.tokens(id)
 }
 

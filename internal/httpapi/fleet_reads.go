@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/fleets"
 )
 
 type listFleetRunsInput struct {
@@ -59,7 +59,7 @@ func (s *server) listFleetRuns(ctx context.Context, in *listFleetRunsInput) (*fl
 	if err != nil {
 		return nil, err
 	}
-	cut := page(rows, in.Limit, func(r postgres.FleetRun) string { return strconv.FormatInt(r.Run, 10) })
+	cut := page(rows, in.Limit, func(r fleets.FleetRun) string { return strconv.FormatInt(r.Run, 10) })
 	out := &fleetRunsOutput{Body: api.List[api.FleetRun]{Items: make([]api.FleetRun, len(cut.Items)), Next: cut.Next}}
 	for i, r := range cut.Items {
 		out.Body.Items[i] = fleetRunView(r)
@@ -67,7 +67,7 @@ func (s *server) listFleetRuns(ctx context.Context, in *listFleetRunsInput) (*fl
 	return out, nil
 }
 
-func fleetRunView(r postgres.FleetRun) api.FleetRun {
+func fleetRunView(r fleets.FleetRun) api.FleetRun {
 	return api.FleetRun{
 		Run: r.Run, Generation: r.Generation, RollbackOf: r.RollbackOf, State: r.State, Reason: r.Reason, Message: r.Message,
 		Cancelling: r.Cancel && r.State.Live(), Wave: r.Wave, Waves: r.Waves, Counts: r.Counts,
@@ -82,7 +82,7 @@ func (s *server) listFleetTargets(ctx context.Context, in *listFleetTargetsInput
 	if err != nil {
 		return nil, err
 	}
-	f := postgres.FleetTargetFilter{Fleet: name, Run: in.Run, State: fleet.FleetTargetState(in.State), Limit: in.Limit + 1}
+	f := fleets.FleetTargetFilter{Fleet: name, Run: in.Run, State: fleet.FleetTargetState(in.State), Limit: in.Limit + 1}
 	if err := targetPlace(in.Cursor, &f); err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func (s *server) listFleetTargets(ctx context.Context, in *listFleetTargetsInput
 	if err != nil {
 		return nil, err
 	}
-	cut := page(rows, in.Limit, func(t postgres.FleetTargetView) string {
+	cut := page(rows, in.Limit, func(t fleets.FleetTargetView) string {
 		return strings.Join([]string{strconv.FormatInt(f.Run, 10), string(t.Site), string(t.Instance)}, " ")
 	})
 	out := &fleetTargetsOutput{Body: api.List[api.FleetTarget]{Items: make([]api.FleetTarget, len(cut.Items)), Next: cut.Next}}
@@ -110,7 +110,7 @@ func (s *server) listFleetTargets(ctx context.Context, in *listFleetTargetsInput
 	return out, nil
 }
 
-func targetPlace(cursor string, f *postgres.FleetTargetFilter) error {
+func targetPlace(cursor string, f *fleets.FleetTargetFilter) error {
 	place, err := placeOf(cursor)
 	if err != nil || place == "" {
 		return err

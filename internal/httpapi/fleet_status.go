@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/fleets"
 )
 
 // The phases of a fleet change that no state of a run says.
@@ -27,7 +28,7 @@ const (
 // never run.
 type fleetSeen struct {
 	object fleet.Object
-	postgres.FleetRun
+	fleets.FleetRun
 }
 
 // fleetStatuses reads all of a page at once.
@@ -60,7 +61,7 @@ func (s *server) fleetDetail(ctx context.Context, one []fleet.Object) ([]any, er
 }
 
 // opening finds out when the window opens that a run waits for.
-func (s *server) opening(ctx context.Context, r *postgres.FleetRun) error {
+func (s *server) opening(ctx context.Context, r *fleets.FleetRun) error {
 	if r.State != fleet.FleetRunning || r.Counts.Staged == 0 || len(r.Spec.Windows) == 0 {
 		return nil
 	}
@@ -110,7 +111,7 @@ func (f fleetSeen) phase() string {
 }
 
 // fleetReason says why a run is where it is, and what it waits for (X8).
-func fleetReason(r postgres.FleetRun) (reason, message string) {
+func fleetReason(r fleets.FleetRun) (reason, message string) {
 	switch {
 	case r.Reason != "":
 		return r.Reason, r.Message
@@ -125,7 +126,7 @@ func fleetReason(r postgres.FleetRun) (reason, message string) {
 }
 
 // fleetProgressText counts what is done, of all waves.
-func fleetProgressText(r postgres.FleetRun) string {
+func fleetProgressText(r fleets.FleetRun) string {
 	c := r.Counts
 	text := fmt.Sprintf("wave %d of %d: %d of %d instances are done", r.Wave, r.Waves, c.Good()+c.Failed, c.Total)
 	if c.Failed > 0 {
@@ -217,7 +218,7 @@ func (s *server) fillFleets(ctx context.Context, names []string, rows []postgres
 }
 
 // waitsForFleet says why the operation of a fleet change still runs (X8).
-func waitsForFleet(o postgres.Operation, run postgres.FleetRun) (reason, message string) {
+func waitsForFleet(o postgres.Operation, run fleets.FleetRun) (reason, message string) {
 	if o.EntityRun == "" || run.Run == 0 {
 		return "queued", "waiting for the workflow of fleet change " + string(o.Fleet) + " to begin"
 	}

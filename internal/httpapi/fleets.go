@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/declare"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/fleets"
 )
 
 type putFleetInput struct {
@@ -63,8 +63,8 @@ func (s *server) putFleet(ctx context.Context, in *putFleetInput) (out *accepted
 
 // fleetFrom makes the store's change of a request: everything is checked before its patch is
 // stored, and that before the transaction begins.
-func (s *server) fleetFrom(ctx context.Context, in *putFleetInput, raw []byte) (postgres.FleetPut, error) {
-	p := postgres.FleetPut{Start: in.Deploy}
+func (s *server) fleetFrom(ctx context.Context, in *putFleetInput, raw []byte) (fleets.FleetPut, error) {
+	p := fleets.FleetPut{Start: in.Deploy}
 	put := api.FleetPut{Project: in.Project}
 	patch, err := readFleet(raw, &put)
 	if err != nil {
@@ -115,7 +115,7 @@ func (s *server) pinFleet(ctx context.Context, change *fleet.FleetChange) error 
 	return serve.Below("/change", err)
 }
 
-func (s *server) fillPatch(ctx context.Context, p *postgres.FleetPut, patch []byte) error {
+func (s *server) fillPatch(ctx context.Context, p *fleets.FleetPut, patch []byte) error {
 	if patch == nil {
 		return nil
 	}
@@ -137,7 +137,7 @@ func (s *server) turnFleet(ctx context.Context, on fleet.FleetEvent, in *turnFle
 	if err := declare.CheckTexts(nil, request.Reason); err != nil {
 		return nil, err
 	}
-	t := postgres.FleetTurn{On: on, Reason: request.Reason}
+	t := fleets.FleetTurn{On: on, Reason: request.Reason}
 	if t.Write, err = s.write(ctx, key, in.MutationParams, raw); err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/fleets"
 )
 
 const (
@@ -203,8 +204,8 @@ func TestFleetVerbs(t *testing.T) {
 	})
 }
 
-func runSeen(state fleet.FleetState) *postgres.FleetRun {
-	return &postgres.FleetRun{
+func runSeen(state fleet.FleetState) *fleets.FleetRun {
+	return &fleets.FleetRun{
 		Fleet: "speed-up", Run: 2, Generation: 3, State: state, Wave: 1, Waves: 2, RequestedBy: "ann", CreatedAt: fleetTime,
 		Deadline: fleetTime.Add(time.Hour), Counts: fleet.FleetCounts{Total: 10, Waiting: 6, Delivering: 1, Succeeded: 3},
 		PerWave: map[int]fleet.FleetCounts{1: {Total: 4, Succeeded: 3, Delivering: 1}, 2: {Total: 6, Waiting: 6}},
@@ -264,13 +265,13 @@ func TestFleetReads(t *testing.T) {
 	})
 
 	t.Run("runs, newest first, page by page", func(t *testing.T) {
-		f.runs = func(before int64, limit int32) []postgres.FleetRun {
+		f.runs = func(before int64, limit int32) []fleets.FleetRun {
 			require.EqualValues(t, 2, limit)
 			if before == 0 {
-				return []postgres.FleetRun{*runSeen(fleet.FleetRunning), {Run: 1, State: fleet.FleetCancelled, Reason: "cancelled"}}
+				return []fleets.FleetRun{*runSeen(fleet.FleetRunning), {Run: 1, State: fleet.FleetCancelled, Reason: "cancelled"}}
 			}
 			require.EqualValues(t, 2, before)
-			return []postgres.FleetRun{{Run: 1, State: fleet.FleetCancelled, Reason: "cancelled"}}
+			return []fleets.FleetRun{{Run: 1, State: fleet.FleetCancelled, Reason: "cancelled"}}
 		}
 		first := into[api.List[api.FleetRun]](t, r.get(speedUp+"/runs?limit=1"))
 		require.EqualValues(t, 2, first.Items[0].Run)
@@ -282,22 +283,22 @@ func TestFleetReads(t *testing.T) {
 
 	t.Run("targets of the run that the first page was of", func(t *testing.T) {
 		f.run = runSeen(fleet.FleetRunning)
-		var asked postgres.FleetTargetFilter
-		f.targets = func(filter postgres.FleetTargetFilter) []postgres.FleetTargetView {
+		var asked fleets.FleetTargetFilter
+		f.targets = func(filter fleets.FleetTargetFilter) []fleets.FleetTargetView {
 			asked = filter
-			return []postgres.FleetTargetView{
+			return []fleets.FleetTargetView{
 				{Site: "plant-1", Instance: "a", Wave: 1, State: fleet.FleetTargetFailed, Reason: "apply_failed", Message: "no", Tries: 2, Updated: fleetTime},
 				{Site: "plant-1", Instance: "b"},
 			}
 		}
 		first := into[api.List[api.FleetTarget]](t, r.get(speedUp+"/targets?limit=1&state=failed"))
-		require.Equal(t, postgres.FleetTargetFilter{Fleet: "speed-up", Run: 2, State: "failed", Limit: 2}, asked)
+		require.Equal(t, fleets.FleetTargetFilter{Fleet: "speed-up", Run: 2, State: "failed", Limit: 2}, asked)
 		require.Equal(t, api.FleetTarget{
 			Site: "plant-1", Instance: "a", Wave: 1, State: "failed", Reason: "apply_failed", Message: "no", Tries: 2, UpdatedAt: fleetTime,
 		}, first.Items[0])
 		f.run.Run = 3 // another began
 		r.get(speedUp + "/targets?limit=1&state=failed&cursor=" + first.Next)
-		require.Equal(t, postgres.FleetTargetFilter{Fleet: "speed-up", Run: 2, State: "failed", AfterSite: "plant-1", AfterName: "a", Limit: 2}, asked)
+		require.Equal(t, fleets.FleetTargetFilter{Fleet: "speed-up", Run: 2, State: "failed", AfterSite: "plant-1", AfterName: "a", Limit: 2}, asked)
 		for query, field := range map[string]string{
 			"cursor=eA": "cursor", "run=3&cursor=" + first.Next: "cursor", "cursor=" + cursorOf("2 plant-1 A"): "cursor",
 			"cursor=" + cursorOf("0 a b"): "cursor", "state=done": "state", "run=-1": "run", "run=9": "run", "limit=0": "limit",

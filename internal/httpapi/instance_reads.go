@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
 )
 
 type listDeliveriesInput struct {
@@ -60,7 +60,7 @@ func (s *server) listDeliveries(ctx context.Context, in *listDeliveriesInput) (*
 	if err != nil {
 		return nil, err
 	}
-	cut := page(rows, in.Limit, func(d postgres.Delivery) string { return strconv.FormatInt(d.Attempt, 10) })
+	cut := page(rows, in.Limit, func(d deliveries.Delivery) string { return strconv.FormatInt(d.Attempt, 10) })
 	out := &deliveriesOutput{Body: api.List[api.Delivery]{Items: make([]api.Delivery, len(cut.Items)), Next: cut.Next}}
 	for i, d := range cut.Items {
 		out.Body.Items[i] = s.deliveryView(d)
@@ -76,7 +76,7 @@ func (s *server) instanceOf(ctx context.Context, p InstanceParams) (fleet.Object
 	return s.visible(ctx, key)
 }
 
-func (s *server) deliveryView(d postgres.Delivery) api.Delivery {
+func (s *server) deliveryView(d deliveries.Delivery) api.Delivery {
 	return api.Delivery{
 		ID: string(d.ID), Attempt: d.Attempt, Revision: d.Revision.Revision, Era: d.Revision.Era, Generation: d.Generation,
 		FromRevision: d.FromRevision, FromGeneration: d.FromGeneration, Action: d.Revision.Action, RevisionHash: d.Revision.Content.Hash,
@@ -86,7 +86,7 @@ func (s *server) deliveryView(d postgres.Delivery) api.Delivery {
 	}
 }
 
-func progressOf(targets []postgres.Target) []api.NodeProgress {
+func progressOf(targets []deliveries.Target) []api.NodeProgress {
 	out := make([]api.NodeProgress, len(targets))
 	for i, t := range targets {
 		out[i] = api.NodeProgress{

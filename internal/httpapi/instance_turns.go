@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/declare"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
 )
 
 type turnInput struct {
@@ -52,7 +52,7 @@ func (s *server) turn(ctx context.Context, kind fleet.OperationKind, in *turnInp
 	if err != nil {
 		return nil, err
 	}
-	t := postgres.InstanceTurn{Kind: kind}
+	t := deliveries.InstanceTurn{Kind: kind}
 	raw, err := s.readTurn(ctx, &t)
 	if err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func (s *server) turn(ctx context.Context, kind fleet.OperationKind, in *turnInp
 }
 
 // readTurn reads the body of an action, which none needs to have.
-func (s *server) readTurn(ctx context.Context, t *postgres.InstanceTurn) (raw []byte, err error) {
+func (s *server) readTurn(ctx context.Context, t *deliveries.InstanceTurn) (raw []byte, err error) {
 	if t.Kind == fleet.OperationRollback {
 		var in api.RollbackRequest
 		raw, err = s.ReadOptional(ctx, &in)
@@ -98,7 +98,7 @@ func (s *server) readTurn(ctx context.Context, t *postgres.InstanceTurn) (raw []
 }
 
 // unreleased makes the change that a deploy releases when the spec was only written so far.
-func (s *server) unreleased(ctx context.Context, t postgres.InstanceTurn) (*postgres.InstanceChange, error) {
+func (s *server) unreleased(ctx context.Context, t deliveries.InstanceTurn) (*deliveries.InstanceChange, error) {
 	o, err := s.visible(ctx, t.Key)
 	if err != nil {
 		return nil, err
@@ -106,7 +106,7 @@ func (s *server) unreleased(ctx context.Context, t postgres.InstanceTurn) (*post
 	if o.DeletingSince != nil {
 		return nil, nil // the store refuses the deploy
 	}
-	c := &postgres.InstanceChange{Write: t.Write, Release: true, Reason: t.Reason}
+	c := &deliveries.InstanceChange{Write: t.Write, Release: true, Reason: t.Reason}
 	c.Project, c.Labels = o.Project, o.Labels
 	if err := json.Unmarshal(o.Spec, &c.Spec); err != nil {
 		return nil, fleet.Errorf(fleet.Internal, "read the spec of %s: %w", t.Key, err)

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
 )
 
 // InstanceParams name an instance of a site.
@@ -100,8 +101,8 @@ func (s *server) putInstance(ctx context.Context, in *putInstanceInput) (out *ac
 
 // changeFrom makes the store's change of a request: everything is checked, and its bodies
 // are stored, before the transaction begins.
-func (s *server) changeFrom(ctx context.Context, key fleet.ObjectKey, in *putInstanceInput, raw []byte) (postgres.InstanceChange, error) {
-	c := postgres.InstanceChange{Release: in.Deploy}
+func (s *server) changeFrom(ctx context.Context, key fleet.ObjectKey, in *putInstanceInput, raw []byte) (deliveries.InstanceChange, error) {
+	c := deliveries.InstanceChange{Release: in.Deploy}
 	put := api.InstancePut{Project: in.Project}
 	var doc declare.Documents
 	if err := serve.Envelope(raw, map[string]*[]byte{"config": &doc.Config, "overrides": &doc.Overrides}, &put); err != nil {
@@ -135,7 +136,7 @@ func (s *server) changeFrom(ctx context.Context, key fleet.ObjectKey, in *putIns
 }
 
 // fillContent stores the bodies of a spec, and gives it and its revision their hashes.
-func (s *server) fillContent(ctx context.Context, c *postgres.InstanceChange, doc declare.Documents) error {
+func (s *server) fillContent(ctx context.Context, c *deliveries.InstanceChange, doc declare.Documents) error {
 	switch {
 	case c.Spec.Config != nil:
 		content, err := s.canonical(ctx, c.Project, compose.Layer{Name: "/config", JSON: doc.Config})
@@ -159,7 +160,7 @@ func (s *server) fillContent(ctx context.Context, c *postgres.InstanceChange, do
 }
 
 // resolve gives a change the content that its spec stands for, from what is stored.
-func (s *server) resolve(ctx context.Context, c *postgres.InstanceChange) error {
+func (s *server) resolve(ctx context.Context, c *deliveries.InstanceChange) error {
 	switch {
 	case c.Spec.Config != nil:
 		c.Content = *c.Spec.Config

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/compose"
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
 )
 
 func specOfObject(t *testing.T, o api.Object) fleet.InstanceSpec {
@@ -217,8 +217,8 @@ func TestAChangeSurvivesALostWake(t *testing.T) {
 // panicky fails where no error is expected.
 type panicky struct{ Store }
 
-func (panicky) ListNodes(context.Context, postgres.NodeFilter, string, int32) ([]postgres.Node, error) {
-	var none []postgres.Node
+func (panicky) ListNodes(context.Context, nodes.NodeFilter, string, int32) ([]nodes.Node, error) {
+	var none []nodes.Node
 	return none[:1], nil
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/identity"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
 )
 
 func TestEnrolment(t *testing.T) {
@@ -63,10 +63,10 @@ func TestEnrolment(t *testing.T) {
 		newer, err := identity.Generate("plant-1-a")
 		require.NoError(t, err)
 		made := r.call("", http.MethodPost, "/api/internal/nodes/enrol", enrolment(t, key, join()))
-		require.True(t, into[postgres.Welcome](t, made).First, "no other key was ever enrolled: it has not voted")
+		require.True(t, into[nodes.Welcome](t, made).First, "no other key was ever enrolled: it has not voted")
 		made = r.call("", http.MethodPost, "/api/internal/nodes/enrol", enrolment(t, newer, join()))
 		require.Equal(t, http.StatusOK, made.status)
-		require.False(t, into[postgres.Welcome](t, made).First)
+		require.False(t, into[nodes.Welcome](t, made).First)
 		require.Equal(t, http.StatusUnauthorized, r.asNode(key, "reports", map[string]any{}).status)
 		require.Equal(t, http.StatusOK, r.asNode(newer, "reports", map[string]any{}).status)
 	})

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/modules"
 )
 
 type listModulesInput struct {
@@ -161,7 +162,7 @@ func inputOf(raw []byte) []byte {
 // answered from the first, or asked again under its id.
 func (s *server) executeNow(ctx context.Context, in *executeInput, ref fleet.ModuleRef, raw []byte) (*executeOutput, error) {
 	e := fleet.Execution{Module: ref, Input: inputOf(raw)}
-	keyed := postgres.DirectExecution{Module: ref, Input: e.Input, Actor: serve.CallOf(ctx).Actor}
+	keyed := modules.DirectExecution{Module: ref, Input: e.Input, Actor: serve.CallOf(ctx).Actor}
 	var err error
 	if in.IdempotencyKey == "" {
 		e.ID, err = postgres.NewID()
@@ -208,7 +209,7 @@ func (s *server) executeLater(ctx context.Context, in *executeInput, ref fleet.M
 		return nil, err
 	}
 	ask.Project = cmp.Or(ask.Project, fleet.DefaultProject)
-	op, err := s.store.AskExecution(ctx, postgres.ExecutionRequest{Request: ask, Module: ref, Input: input})
+	op, err := s.store.AskExecution(ctx, modules.ExecutionRequest{Request: ask, Module: ref, Input: input})
 	if err != nil {
 		return nil, err
 	}

@@ -19,14 +19,14 @@ import (
 	nodev1 "github.com/holdfast-io/holdfast/api/node/v1"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/link/executors"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/store"
 )
 
 // moduleRegion is a region whose pool reads its own database.
 func moduleRegion(t *testing.T) *region {
 	t.Helper()
 	return setup(t, func(d *Deps) {
-		store, _ := d.Store.(*postgres.Store)
+		store, _ := d.Store.(*store.Store)
 		pool := executors.New(executors.Options{Directory: store, Now: now})
 		t.Cleanup(pool.Close)
 		d.Executor = pool

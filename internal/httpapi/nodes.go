@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
 )
 
 type listNodesInput struct {
@@ -61,11 +61,11 @@ func (s *server) listNodes(ctx context.Context, in *listNodesInput) (*nodesOutpu
 	if err != nil {
 		return nil, err
 	}
-	rows, err := s.store.ListNodes(ctx, postgres.NodeFilter{Site: fleet.SiteName(in.Site), Project: project}, after, in.Limit+1)
+	rows, err := s.store.ListNodes(ctx, nodes.NodeFilter{Site: fleet.SiteName(in.Site), Project: project}, after, in.Limit+1)
 	if err != nil {
 		return nil, err
 	}
-	cut := page(rows, in.Limit, func(n postgres.Node) string { return string(n.Name) })
+	cut := page(rows, in.Limit, func(n nodes.Node) string { return string(n.Name) })
 	drains, err := s.store.NodeDrains(ctx, namesOf(cut.Items)...)
 	if err != nil {
 		return nil, err
@@ -105,17 +105,17 @@ func (s *server) getNode(ctx context.Context, in *getInput) (*nodeOutput, error)
 }
 
 // visibleNode reads a node that the caller may see: one of a site of the caller's project.
-func (s *server) visibleNode(ctx context.Context, name string) (postgres.Node, siteSeen, error) {
+func (s *server) visibleNode(ctx context.Context, name string) (nodes.Node, siteSeen, error) {
 	if err := fleet.ValidateName("name", name); err != nil {
-		return postgres.Node{}, siteSeen{}, err
+		return nodes.Node{}, siteSeen{}, err
 	}
 	missing := fleet.Errorf(fleet.NotFound, "node %s not found", name).At("name").WithHint("declare it in its site: PUT /api/v1/sites/SITE")
-	rows, err := s.store.ListNodes(ctx, postgres.NodeFilter{Name: fleet.NodeName(name)}, "", 1)
+	rows, err := s.store.ListNodes(ctx, nodes.NodeFilter{Name: fleet.NodeName(name)}, "", 1)
 	if err == nil && len(rows) == 0 {
 		err = missing
 	}
 	if err != nil {
-		return postgres.Node{}, siteSeen{}, err
+		return nodes.Node{}, siteSeen{}, err
 	}
 	sites := sitesSeen{s: s, project: serve.CallOf(ctx).Project, known: map[fleet.SiteName]siteSeen{}}
 	site, err := sites.get(ctx, rows[0].Site)
@@ -155,7 +155,7 @@ func (p sitesSeen) get(ctx context.Context, site fleet.SiteName) (siteSeen, erro
 	return seen, err
 }
 
-func nodeView(n postgres.Node, holder fleet.NodeName) api.Node {
+func nodeView(n nodes.Node, holder fleet.NodeName) api.Node {
 	enrolled := n.EnrolledAt != nil && n.RevokedAt == nil
 	return api.Node{
 		Name: string(n.Name), Site: string(n.Site), Role: roleNow(n.Role, n.Name, holder), Epoch: n.Epoch,
@@ -166,7 +166,7 @@ func nodeView(n postgres.Node, holder fleet.NodeName) api.Node {
 	}
 }
 
-func connectionView(c *postgres.NodeConnection) api.NodeConnection {
+func connectionView(c *nodes.NodeConnection) api.NodeConnection {
 	if c == nil {
 		return api.NodeConnection{State: fleet.ConnectionDisconnected}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
 )
 
 type getOperationInput struct {
@@ -162,8 +163,8 @@ func (s *server) fillOperations(ctx context.Context, rows []postgres.Operation, 
 	if err := s.fillDeployments(ctx, rows, views); err != nil {
 		return err
 	}
-	var targets map[string][]postgres.Target
-	var held map[string]map[fleet.NodeName]postgres.TargetHeld
+	var targets map[string][]deliveries.Target
+	var held map[string]map[fleet.NodeName]deliveries.TargetHeld
 	if len(ids) > 0 {
 		var err error
 		if targets, err = s.store.Targets(ctx, ids...); err != nil {
@@ -200,7 +201,7 @@ func (s *server) fillOperations(ctx context.Context, rows []postgres.Operation, 
 }
 
 // withHeld adds what each node holds now, so that clients need no further request after the end.
-func withHeld(nodes []api.NodeProgress, held map[fleet.NodeName]postgres.TargetHeld) []api.NodeProgress {
+func withHeld(nodes []api.NodeProgress, held map[fleet.NodeName]deliveries.TargetHeld) []api.NodeProgress {
 	for i, n := range nodes {
 		now := held[fleet.NodeName(n.Node)]
 		nodes[i].Revision, nodes[i].Generation, nodes[i].RevisionHash = now.Revision, now.Generation, now.Hash
@@ -209,7 +210,7 @@ func withHeld(nodes []api.NodeProgress, held map[fleet.NodeName]postgres.TargetH
 }
 
 // waitsFor says why an operation still runs (X8): the first node that is not done.
-func waitsFor(targets []postgres.Target) (reason, message string) {
+func waitsFor(targets []deliveries.Target) (reason, message string) {
 	if len(targets) == 0 {
 		return "queued", "waiting for its workflow to begin a delivery"
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/declare"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/reconcile"
 )
 
 type listOrphansInput struct {
@@ -39,11 +39,11 @@ func (s *server) listOrphans(ctx context.Context, in *listOrphansInput) (*orphan
 	if err != nil {
 		return nil, err
 	}
-	rows, err := s.store.ListOrphans(ctx, postgres.OrphanFilter{Node: n.Name, Project: serve.CallOf(ctx).Project}, after, in.Limit+1)
+	rows, err := s.store.ListOrphans(ctx, reconcile.OrphanFilter{Node: n.Name, Project: serve.CallOf(ctx).Project}, after, in.Limit+1)
 	if err != nil {
 		return nil, err
 	}
-	cut := page(rows, in.Limit, postgres.Orphan.Ref)
+	cut := page(rows, in.Limit, reconcile.Orphan.Ref)
 	out := &orphansOutput{Body: api.List[api.Orphan]{Items: make([]api.Orphan, len(cut.Items)), Next: cut.Next}}
 	for i, o := range cut.Items {
 		out.Body.Items[i] = api.Orphan{
@@ -88,8 +88,8 @@ func (s *server) approveOrphans(ctx context.Context, in *askReconcileInput) (*ac
 }
 
 // wantedApproval is what is approved: what is named, or all.
-func wantedApproval(a api.OrphanApproval) (postgres.OrphanApproval, error) {
-	out := postgres.OrphanApproval{All: a.All, Why: a.Reason}
+func wantedApproval(a api.OrphanApproval) (reconcile.OrphanApproval, error) {
+	out := reconcile.OrphanApproval{All: a.All, Why: a.Reason}
 	if a.All == (len(a.Instances)+len(a.Replicas) > 0) {
 		return out, fleet.Errorf(fleet.Invalid, "give either names or all").At("/").
 			WithHint(`send {"instances": ["NAME"], "replicas": ["ID"]} or {"all": true}`)

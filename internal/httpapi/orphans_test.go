@@ -12,7 +12,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/reconcile"
 )
 
 const orphansB = "/api/v1/nodes/plant-1-b/orphans"
@@ -24,7 +24,7 @@ func extra(name string, revision int64) fleet.Extra {
 }
 
 // orphaned is a region whose standby holds three names that it never knew.
-func orphaned(t *testing.T) (*region, postgres.ReconcilePass) {
+func orphaned(t *testing.T) (*region, reconcile.Pass) {
 	t.Helper()
 	r := compared(t)
 	pass, _ := r.begin(1, "start")
@@ -35,7 +35,7 @@ func orphaned(t *testing.T) (*region, postgres.ReconcilePass) {
 }
 
 // dropped says what a comparison may drop now.
-func (r *region) dropped(pass postgres.ReconcilePass, extras ...fleet.Extra) []string {
+func (r *region) dropped(pass reconcile.Pass, extras ...fleet.Extra) []string {
 	r.t.Helper()
 	answer, err := r.store.ConfirmAbsent(r.t.Context(), pass, extras)
 	require.NoError(r.t, err)

@@ -6,8 +6,9 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
 )
 
 // The phases of an instance.
@@ -24,7 +25,7 @@ const (
 // instanceSeen is what the status of an instance is decided from.
 type instanceSeen struct {
 	object fleet.Object
-	postgres.InstanceView
+	deliveries.InstanceView
 }
 
 // phaseRules are tried in order; the first that holds names the phase.
@@ -81,7 +82,7 @@ func (i instanceSeen) gaveUp() bool {
 func (i instanceSeen) holding() int {
 	n := 0
 	for _, node := range i.Nodes {
-		if !i.Snapshot.IsZero() && node.Version == i.Snapshot.Version {
+		if !i.Snapshot.IsZero() && decide.Applied(node.Held(), i.Snapshot) {
 			n++
 		}
 	}
@@ -89,7 +90,7 @@ func (i instanceSeen) holding() int {
 }
 
 // active is the node that may run the instance; nil when there is none.
-func (i instanceSeen) active() *postgres.HeldView {
+func (i instanceSeen) active() *deliveries.HeldView {
 	for n := range i.Nodes {
 		if i.Nodes[n].Node == i.Lease.Holder {
 			return &i.Nodes[n]
@@ -150,7 +151,7 @@ func (i instanceSeen) synced() api.Condition {
 	return c
 }
 
-func endOf(d postgres.Delivery) time.Time {
+func endOf(d deliveries.Delivery) time.Time {
 	if d.EndedAt != nil {
 		return *d.EndedAt
 	}

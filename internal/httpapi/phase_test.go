@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
 )
 
 // deployedSeen is press-7 as it is when all is well: revision 3 of generation 2 on both
@@ -17,14 +18,14 @@ func deployedSeen(change ...func(*instanceSeen)) instanceSeen {
 	rev := fleet.Revision{Version: fleet.Version{Era: 1, Revision: 3}, Action: fleet.ActionDeploy, Enabled: true}
 	i := instanceSeen{
 		object: fleet.Object{Generation: 2, CreatedAt: at, UpdatedAt: at},
-		InstanceView: postgres.InstanceView{
+		InstanceView: deliveries.InstanceView{
 			Desired: rev, Snapshot: rev, DesiredGeneration: 2, SnapshotGeneration: 2, Recorded: at,
-			Lease: postgres.Lease{Holder: "a", Epoch: 4},
-			Nodes: []postgres.HeldView{
+			Lease: nodes.Lease{Holder: "a", Epoch: 4},
+			Nodes: []deliveries.HeldView{
 				{Node: "a", Role: fleet.RoleActive, Version: rev.Version, Enabled: true, Running: true, ReportedAt: at},
 				{Node: "b", Role: fleet.RoleStandby, Version: rev.Version, Enabled: true, ReportedAt: at},
 			},
-			Last: &postgres.Delivery{Revision: rev, State: fleet.DeliverySucceeded, CreatedAt: at},
+			Last: &deliveries.Delivery{Revision: rev, State: fleet.DeliverySucceeded, CreatedAt: at},
 		},
 	}
 	for _, f := range change {
@@ -58,11 +59,11 @@ func disabled(i *instanceSeen) {
 
 func exited(i *instanceSeen) { i.Nodes[0].Running, i.Nodes[0].Reason = false, "exited" }
 
-func failedOver(i *instanceSeen) { i.Lease = postgres.Lease{Holder: "b", Epoch: 5} }
+func failedOver(i *instanceSeen) { i.Lease = nodes.Lease{Holder: "b", Epoch: 5} }
 
 func unreleased(i *instanceSeen) { i.object.Generation = 3 }
 
-func nobody(i *instanceSeen) { i.Lease = postgres.Lease{} }
+func nobody(i *instanceSeen) { i.Lease = nodes.Lease{} }
 
 // N89, X18
 func TestInstanceStatus(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
 )
 
 type providersOutput struct{ Body api.List[api.Provider] }
@@ -46,7 +47,7 @@ func (s *server) listProviders(ctx context.Context, in *listInput) (*providersOu
 	if err != nil {
 		return nil, err
 	}
-	cut := page(rows, in.Limit, func(c postgres.Connection) string { return string(c.ID) })
+	cut := page(rows, in.Limit, func(c nodes.Connection) string { return string(c.ID) })
 	out := &providersOutput{Body: api.List[api.Provider]{Items: make([]api.Provider, len(cut.Items)), Next: cut.Next}}
 	for i, c := range cut.Items {
 		out.Body.Items[i] = providerView(c)
@@ -62,18 +63,18 @@ func (s *server) getProvider(ctx context.Context, in *providerInput) (*providerO
 	return &providerOutput{Body: providerView(c)}, nil
 }
 
-func (s *server) liveConnection(ctx context.Context, id string) (postgres.Connection, error) {
+func (s *server) liveConnection(ctx context.Context, id string) (nodes.Connection, error) {
 	missing := fleet.Errorf(fleet.NotFound, "live connection %.40q not found", id).At("connectionId").
 		WithHint("holdfast get providers; a reconnected provider has a new id")
 	if !fleet.ValidID(id) {
-		return postgres.Connection{}, missing
+		return nodes.Connection{}, missing
 	}
 	rows, err := s.store.ListConnections(ctx, fleet.ConnectionID(id), "", 1)
 	if err != nil || len(rows) == 0 {
 		if err == nil {
 			err = missing
 		}
-		return postgres.Connection{}, err
+		return nodes.Connection{}, err
 	}
 	return rows[0], nil
 }
@@ -113,7 +114,7 @@ func (s *server) drainProvider(ctx context.Context, in *drainInput) (*providerOu
 	return &providerOutput{Body: providerView(c)}, nil
 }
 
-func providerView(c postgres.Connection) api.Provider {
+func providerView(c nodes.Connection) api.Provider {
 	p := api.Provider{
 		ID: c.ID, Provider: string(c.Provider), Identity: c.Identity, Node: string(c.Node),
 		ModuleNamespace: string(c.Namespace), Group: string(c.Group), Executor: c.Executor,

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
 )
 
 // connection is one with an open stream, as the link leaves it.
@@ -63,7 +63,7 @@ func TestProviders(t *testing.T) {
 	again := into[api.Provider](t, r.call(r.operator, http.MethodPost, path+"/drain", api.DrainRequest{DeadlineSeconds: 600}))
 	require.Equal(t, asked.Drain.Deadline, again.Drain.Deadline)
 
-	move := postgres.ConnectionMoves{Acked: map[fleet.ConnectionID]int{fleet.ConnectionID(one): 3}}
+	move := nodes.ConnectionMoves{Acked: map[fleet.ConnectionID]int{fleet.ConnectionID(one): 3}}
 	require.NoError(t, r.store.MoveConnections(t.Context(), "server-1", move))
 	drains := into[api.Provider](t, r.call(r.viewer, http.MethodGet, path, nil))
 	require.Equal(t, fleet.ConnectionDraining, drains.State)
@@ -76,7 +76,7 @@ func TestProviders(t *testing.T) {
 	for _, missing := range []string{"x", "00000000000000000000000000000000"} {
 		require.Equal(t, http.StatusNotFound, r.call(r.operator, http.MethodPost, "/api/v1/providers/"+missing+"/drain", nil).status)
 	}
-	end := postgres.ConnectionMoves{Ended: map[fleet.ConnectionID]fleet.ConnectionEvent{fleet.ConnectionID(one): fleet.StreamClosed}}
+	end := nodes.ConnectionMoves{Ended: map[fleet.ConnectionID]fleet.ConnectionEvent{fleet.ConnectionID(one): fleet.StreamClosed}}
 	require.NoError(t, r.store.MoveConnections(t.Context(), "server-1", end))
 	require.Equal(t, http.StatusNotFound, r.call(r.viewer, http.MethodGet, path, nil).status)
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
+	"github.com/holdfast-io/holdfast/internal/postgres/reconcile"
 )
 
 // AskParams come with a request that changes no object: there is no ETag to match.
@@ -67,7 +69,7 @@ func (s *server) reconcileNode(ctx context.Context, in *askReconcileInput) (*acc
 	if err != nil {
 		return nil, err
 	}
-	op, err := s.store.AskReconcile(ctx, postgres.ReconcileRequest{Request: req, Node: n.Name})
+	op, err := s.store.AskReconcile(ctx, nodes.ReconcileRequest{Request: req, Node: n.Name})
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +87,7 @@ func (s *server) reconcileSite(ctx context.Context, in *askReconcileInput) (*acc
 	if err != nil {
 		return nil, err
 	}
-	ops, err := s.store.AskReconciles(ctx, postgres.ReconcileRequest{Request: req, Site: fleet.SiteName(in.Name)})
+	ops, err := s.store.AskReconciles(ctx, nodes.ReconcileRequest{Request: req, Site: fleet.SiteName(in.Name)})
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +135,7 @@ func (s *server) listReconciles(ctx context.Context, in *listReconcilesInput) (*
 	return out, nil
 }
 
-func reconcileView(r postgres.Reconcile) api.Reconcile {
+func reconcileView(r reconcile.Reconcile) api.Reconcile {
 	view := api.Reconcile{
 		ID: r.ID, Node: string(r.Node), Reason: r.Reason, State: r.State, Message: r.Message,
 		Refused: r.Report.Refused, Unchanged: r.Report.Unchanged, CreatedAt: r.CreatedAt, EndedAt: r.EndedAt,

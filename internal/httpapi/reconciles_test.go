@@ -13,7 +13,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/reconcile"
 )
 
 // compared is a region whose site has an enrolled pair and a worker.
@@ -29,7 +29,7 @@ func compared(t *testing.T) *region {
 }
 
 // begin has the entity of plant-1-b begin a comparison, as its run does.
-func (r *region) begin(n int, reason string) (postgres.ReconcilePass, fleet.ReconcileBegun) {
+func (r *region) begin(n int, reason string) (reconcile.Pass, fleet.ReconcileBegun) {
 	r.t.Helper()
 	id := fmt.Sprintf("%032x", n)
 	hash := make([]byte, 32)
@@ -44,7 +44,7 @@ func (r *region) begin(n int, reason string) (postgres.ReconcilePass, fleet.Reco
 	return pass, begun
 }
 
-func (r *region) end(pass postgres.ReconcilePass, begun fleet.ReconcileBegun, report fleet.ReconcileReport, e fleet.ReconcileEnd) {
+func (r *region) end(pass reconcile.Pass, begun fleet.ReconcileBegun, report fleet.ReconcileReport, e fleet.ReconcileEnd) {
 	r.t.Helper()
 	require.NoError(r.t, r.store.ReportReconcile(r.t.Context(), pass, report))
 	e.ID, e.Node, e.By = pass.ID, pass.Node, begun.By

@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deployments"
 )
 
 type listReplicasInput struct {
@@ -69,13 +69,13 @@ func (s *server) listReplicas(ctx context.Context, in *listReplicasInput) (*repl
 	if err != nil {
 		return nil, err
 	}
-	rows, err := s.store.ListReplicas(ctx, postgres.ReplicaFilter{
+	rows, err := s.store.ListReplicas(ctx, deployments.ReplicaFilter{
 		Deployment: fleet.DeploymentName(in.Deployment), Node: fleet.NodeName(in.Node), Project: project, Ended: in.Ended,
 	}, after, in.Limit+1)
 	if err != nil {
 		return nil, err
 	}
-	cut := page(rows, in.Limit, func(r postgres.Replica) string { return string(r.ID) })
+	cut := page(rows, in.Limit, func(r deployments.Replica) string { return string(r.ID) })
 	out := &replicasOutput{Body: api.List[api.Replica]{Items: make([]api.Replica, len(cut.Items)), Next: cut.Next}}
 	for i, r := range cut.Items {
 		out.Body.Items[i] = replicaView(r)
@@ -92,14 +92,14 @@ func (s *server) getReplica(ctx context.Context, in *getReplicaInput) (*replicaO
 }
 
 // replica reads a replica that the caller may see.
-func (s *server) replica(ctx context.Context, id string) (postgres.Replica, error) {
+func (s *server) replica(ctx context.Context, id string) (deployments.Replica, error) {
 	missing := fleet.Errorf(fleet.NotFound, "replica %.40q not found", id).At("id").WithHint("holdfast get replicas")
 	if !fleet.ValidReplicaID(id) {
-		return postgres.Replica{}, missing
+		return deployments.Replica{}, missing
 	}
 	r, err := s.store.GetReplica(ctx, fleet.ReplicaID(id))
 	if fleet.KindOf(err) == fleet.NotFound || err == nil && !serve.CallOf(ctx).Sees(r.Project) {
-		return postgres.Replica{}, missing
+		return deployments.Replica{}, missing
 	}
 	return r, err
 }
@@ -135,7 +135,7 @@ func (s *server) removeReplica(ctx context.Context, in *removeReplicaInput) (*re
 	return &replicaOutput{Body: replicaView(r)}, nil
 }
 
-func replicaView(r postgres.Replica) api.Replica {
+func replicaView(r deployments.Replica) api.Replica {
 	return api.Replica{
 		ID: r.ID, Deployment: string(r.Deployment), Node: string(r.Node), Site: string(r.Site), State: r.State, Health: r.Health,
 		Phase: r.Phase, Revision: r.Revision, ProcessVersion: r.ProcessVersion, Endpoint: r.Endpoint, Ports: r.Ports, PID: r.PID,

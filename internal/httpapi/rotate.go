@@ -6,7 +6,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
 )
 
 type rotateKeyOutput struct {
@@ -31,7 +31,7 @@ func (s *server) rotateKey(ctx context.Context, in *revokeNodeInput) (*rotateKey
 	return &rotateKeyOutput{Status: http.StatusAccepted, Body: nodeView(n, site.holder)}, err
 }
 
-func keyView(n postgres.Node) *api.NodeKey {
+func keyView(n nodes.Node) *api.NodeKey {
 	if n.EnrolledAt == nil || n.RevokedAt != nil {
 		return nil
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/compose"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
 )
 
 const (
@@ -184,12 +184,12 @@ type counting struct {
 	pages, rows atomic.Int32
 }
 
-func (c *counting) ViewInstances(ctx context.Context, site fleet.SiteName, names ...string) (map[string]postgres.InstanceView, error) {
+func (c *counting) ViewInstances(ctx context.Context, site fleet.SiteName, names ...string) (map[string]deliveries.InstanceView, error) {
 	c.pages.Add(1)
 	return c.Store.ViewInstances(ctx, site, names...)
 }
 
-func (c *counting) ViewInstance(ctx context.Context, k fleet.ObjectKey) (postgres.InstanceView, error) {
+func (c *counting) ViewInstance(ctx context.Context, k fleet.ObjectKey) (deliveries.InstanceView, error) {
 	c.rows.Add(1)
 	return c.Store.ViewInstance(ctx, k)
 }

@@ -24,6 +24,8 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/identity"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/keyring"
+	"github.com/holdfast-io/holdfast/internal/store"
 	"github.com/holdfast-io/holdfast/internal/strangers"
 	"github.com/holdfast-io/holdfast/internal/testkit"
 )
@@ -31,7 +33,7 @@ import (
 // region is a region's API over a real database.
 type region struct {
 	t      *testing.T
-	store  *postgres.Store
+	store  *store.Store
 	pool   *pgxpool.Pool
 	server *server
 	routes chi.Routes
@@ -88,7 +90,7 @@ func (r *region) starts() []fleet.NodeName {
 func setup(t *testing.T, change ...func(*Deps)) *region {
 	t.Helper()
 	database := testkit.DatabaseURL(t)
-	store, err := postgres.Open(t.Context(), database, "test")
+	store, err := store.Open(t.Context(), database, "test")
 	require.NoError(t, err)
 	t.Cleanup(store.Close)
 	pool, err := pgxpool.New(t.Context(), database)
@@ -156,7 +158,7 @@ func (r *region) token(role string, project fleet.ProjectName) string {
 	}
 	token, hash, err := identity.NewToken(32)
 	require.NoError(r.t, err)
-	_, err = r.store.AddAPIToken(r.t.Context(), postgres.APIToken{Hash: hash[:], Role: role, Project: project, Note: role, CreatedBy: "test"})
+	_, err = r.store.AddAPIToken(r.t.Context(), keyring.APIToken{Hash: hash[:], Role: role, Project: project, Note: role, CreatedBy: "test"})
 	require.NoError(r.t, err)
 	return token
 }

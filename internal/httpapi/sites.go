@@ -7,7 +7,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
 )
 
 // maxSiteNodes bounds the nodes that one status shows.
@@ -30,7 +30,7 @@ func (s *server) siteStatus(ctx context.Context, o fleet.Object) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	nodes, err := s.store.ListNodes(ctx, postgres.NodeFilter{Site: site}, "", maxSiteNodes)
+	nodes, err := s.store.ListNodes(ctx, nodes.NodeFilter{Site: site}, "", maxSiteNodes)
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +42,7 @@ func (s *server) siteStatus(ctx context.Context, o fleet.Object) (any, error) {
 }
 
 // leaseStatus is a site's status without its nodes.
-func leaseStatus(o fleet.Object, l postgres.Lease) api.SiteStatus {
+func leaseStatus(o fleet.Object, l nodes.Lease) api.SiteStatus {
 	var spec fleet.SiteSpec
 	_ = json.Unmarshal(o.Spec, &spec) // the store wrote it; one that a newer server wrote shows no more than the lease
 	status := api.SiteStatus{
@@ -60,7 +60,7 @@ func leaseStatus(o fleet.Object, l postgres.Lease) api.SiteStatus {
 
 // lease says who may be active at a site. It is read as part of the view of an instance;
 // no instance has the empty name.
-func (s *server) lease(ctx context.Context, site fleet.SiteName) (postgres.Lease, error) {
+func (s *server) lease(ctx context.Context, site fleet.SiteName) (nodes.Lease, error) {
 	v, err := s.store.ViewInstance(ctx, fleet.InstanceKey(site, ""))
 	return v.Lease, err
 }

@@ -10,6 +10,13 @@ import (
 	"github.com/holdfast-io/holdfast/internal/httpapi/plans"
 	// Only the plain data types that stores give and take; no handler sees the adapter.
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
+	"github.com/holdfast-io/holdfast/internal/postgres/deployments"
+	"github.com/holdfast-io/holdfast/internal/postgres/fleets"
+	"github.com/holdfast-io/holdfast/internal/postgres/keyring"
+	"github.com/holdfast-io/holdfast/internal/postgres/modules"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
+	"github.com/holdfast-io/holdfast/internal/postgres/reconcile"
 )
 
 // Store is all that the handlers need of the region's truth. Errors are *fleet.Error.
@@ -34,42 +41,42 @@ type Store interface {
 }
 
 type deploymentStore interface {
-	PutDeployment(ctx context.Context, p postgres.DeploymentPut) (postgres.Started, error)
+	PutDeployment(ctx context.Context, p deployments.DeploymentPut) (postgres.Started, error)
 	// TurnDeployment is illegal_state for anything but a delete of one that is being deleted.
-	TurnDeployment(ctx context.Context, t postgres.DeploymentTurn) (postgres.Started, error)
+	TurnDeployment(ctx context.Context, t deployments.DeploymentTurn) (postgres.Started, error)
 	// ViewDeployments takes as many queries for a page as for one. It knows deployments that have
 	// ended too, as long as their record is kept.
-	ViewDeployments(ctx context.Context, names ...string) (map[string]postgres.DeploymentView, error)
+	ViewDeployments(ctx context.Context, names ...string) (map[string]deployments.DeploymentView, error)
 	// ListEndedDeployments lists those that are declared no more, as long as their record is kept.
-	ListEndedDeployments(ctx context.Context, project fleet.ProjectName, after string, limit int32) ([]postgres.EndedDeployment, error)
-	ListDeploymentRevisions(ctx context.Context, name fleet.DeploymentName, after postgres.Place, limit int32) ([]postgres.DeploymentRevision, error)
-	ListDeploymentHistory(ctx context.Context, name fleet.DeploymentName, after postgres.Place, limit int32) ([]postgres.DeploymentLine, error)
+	ListEndedDeployments(ctx context.Context, project fleet.ProjectName, after string, limit int32) ([]deployments.EndedDeployment, error)
+	ListDeploymentRevisions(ctx context.Context, name fleet.DeploymentName, after postgres.Place, limit int32) ([]deployments.DeploymentRevision, error)
+	ListDeploymentHistory(ctx context.Context, name fleet.DeploymentName, after postgres.Place, limit int32) ([]deployments.DeploymentLine, error)
 	// Rooms gives every node of the region as placement sees it for one deployment.
 	Rooms(ctx context.Context, name fleet.DeploymentName) ([]fleet.NodeRoom, error)
 }
 
 type replicaStore interface {
-	ListReplicas(ctx context.Context, f postgres.ReplicaFilter, after string, limit int32) ([]postgres.Replica, error)
+	ListReplicas(ctx context.Context, f deployments.ReplicaFilter, after string, limit int32) ([]deployments.Replica, error)
 	// UncountedReplicas gives what may run of a deployment and counts no more, newest first.
-	UncountedReplicas(ctx context.Context, f postgres.UncountedFilter, limit int32) ([]postgres.UncountedReplica, error)
+	UncountedReplicas(ctx context.Context, f deployments.UncountedFilter, limit int32) ([]deployments.UncountedReplica, error)
 	// LastEndedReplicas gives those of a deployment that ended last, newest first.
-	LastEndedReplicas(ctx context.Context, name fleet.DeploymentName, limit int32) ([]postgres.Replica, error)
-	GetReplica(ctx context.Context, id fleet.ReplicaID) (postgres.Replica, error)
+	LastEndedReplicas(ctx context.Context, name fleet.DeploymentName, limit int32) ([]deployments.Replica, error)
+	GetReplica(ctx context.Context, id fleet.ReplicaID) (deployments.Replica, error)
 	// RemoveReplica ends one by hand; another takes its place.
 	RemoveReplica(ctx context.Context, w postgres.Write, id fleet.ReplicaID) error
-	ReadReplicaLogs(ctx context.Context, id fleet.ReplicaID, from int64, limit int32) ([]postgres.ReplicaLogPiece, error)
-	ReplicaSamples(ctx context.Context, name fleet.DeploymentName) (map[fleet.ReplicaID]postgres.ReplicaSample, error)
+	ReadReplicaLogs(ctx context.Context, id fleet.ReplicaID, from int64, limit int32) ([]deployments.ReplicaLogPiece, error)
+	ReplicaSamples(ctx context.Context, name fleet.DeploymentName) (map[fleet.ReplicaID]deployments.ReplicaSample, error)
 }
 
 type moduleStore interface {
 	ListModules(ctx context.Context, namespace fleet.ModuleNamespace, after fleet.ModuleRef, limit int32) ([]fleet.Module, error)
 	ModuleMembers(ctx context.Context, of fleet.ModuleRef) ([]fleet.ModuleMember, error)
-	AskExecution(ctx context.Context, in postgres.ExecutionRequest) (postgres.Operation, error)
+	AskExecution(ctx context.Context, in modules.ExecutionRequest) (postgres.Operation, error)
 	// ExecutionOutput is gone when it is not kept any more.
-	ExecutionOutput(ctx context.Context, id string) (postgres.ExecutionOutput, error)
+	ExecutionOutput(ctx context.Context, id string) (modules.ExecutionOutput, error)
 	// ClaimExecution gives the id of a key, and its output when it has answered before.
-	ClaimExecution(ctx context.Context, in postgres.DirectExecution) (id string, output []byte, err error)
-	KeepExecution(ctx context.Context, in postgres.DirectExecution, id string, output []byte) error
+	ClaimExecution(ctx context.Context, in modules.DirectExecution) (id string, output []byte, err error)
+	KeepExecution(ctx context.Context, in modules.DirectExecution, id string, output []byte) error
 }
 
 type objectStore interface {
@@ -83,23 +90,23 @@ type objectStore interface {
 }
 
 type instanceStore interface {
-	PutInstance(ctx context.Context, c postgres.InstanceChange) (postgres.Started, error)
-	TurnInstance(ctx context.Context, t postgres.InstanceTurn) (postgres.Started, error)
-	ViewInstance(ctx context.Context, k fleet.ObjectKey) (postgres.InstanceView, error)
+	PutInstance(ctx context.Context, c deliveries.InstanceChange) (postgres.Started, error)
+	TurnInstance(ctx context.Context, t deliveries.InstanceTurn) (postgres.Started, error)
+	ViewInstance(ctx context.Context, k fleet.ObjectKey) (deliveries.InstanceView, error)
 	// ViewInstances takes as many queries for a page as for one.
-	ViewInstances(ctx context.Context, site fleet.SiteName, names ...string) (map[string]postgres.InstanceView, error)
+	ViewInstances(ctx context.Context, site fleet.SiteName, names ...string) (map[string]deliveries.InstanceView, error)
 	SpecOf(ctx context.Context, k fleet.ObjectKey, revision int64) (fleet.InstanceSpec, error)
 	Deployed(ctx context.Context, k fleet.ObjectKey) (snap, want fleet.Revision, err error)
-	ListDeliveries(ctx context.Context, k fleet.ObjectKey, before int64, limit int32) ([]postgres.Delivery, error)
-	ReadLogs(ctx context.Context, site fleet.SiteName, name fleet.InstanceName, node fleet.NodeName, from int64) ([]postgres.LogChunk, error)
+	ListDeliveries(ctx context.Context, k fleet.ObjectKey, before int64, limit int32) ([]deliveries.Delivery, error)
+	ReadLogs(ctx context.Context, site fleet.SiteName, name fleet.InstanceName, node fleet.NodeName, from int64) ([]nodes.LogChunk, error)
 }
 
 type operationStore interface {
 	GetOperation(ctx context.Context, id fleet.OperationID) (postgres.Operation, error)
 	ListOperations(ctx context.Context, f postgres.OperationFilter, after postgres.Place, limit int32) ([]postgres.Operation, error)
 	CancelOperation(ctx context.Context, id fleet.OperationID) (postgres.Operation, error)
-	Targets(ctx context.Context, ids ...string) (map[string][]postgres.Target, error)
-	HeldByTargets(ctx context.Context, ids ...string) (map[string]map[fleet.NodeName]postgres.TargetHeld, error)
+	Targets(ctx context.Context, ids ...string) (map[string][]deliveries.Target, error)
+	HeldByTargets(ctx context.Context, ids ...string) (map[string]map[fleet.NodeName]deliveries.TargetHeld, error)
 	DeliveryWorkflow(ctx context.Context, id fleet.DeliveryID) (workflow, run string, err error)
 }
 
@@ -120,33 +127,33 @@ type keyStore interface {
 }
 
 type nodeStore interface {
-	ListNodes(ctx context.Context, f postgres.NodeFilter, after string, limit int32) ([]postgres.Node, error)
+	ListNodes(ctx context.Context, f nodes.NodeFilter, after string, limit int32) ([]nodes.Node, error)
 	// RevokeNode is illegal_state for a node that never enrolled; again, it changes nothing.
 	RevokeNode(ctx context.Context, node fleet.NodeName) error
 	keyStore
 }
 
 type reconcileStore interface {
-	AskReconcile(ctx context.Context, in postgres.ReconcileRequest) (postgres.Operation, error)
-	AskReconciles(ctx context.Context, in postgres.ReconcileRequest) ([]postgres.Operation, error)
-	ListReconciles(ctx context.Context, node fleet.NodeName, limit int32) ([]postgres.Reconcile, error)
-	ListOrphans(ctx context.Context, of postgres.OrphanFilter, after string, limit int32) ([]postgres.Orphan, error)
-	ApproveOrphans(ctx context.Context, in postgres.OrphanApproval) (*postgres.Operation, error)
+	AskReconcile(ctx context.Context, in nodes.ReconcileRequest) (postgres.Operation, error)
+	AskReconciles(ctx context.Context, in nodes.ReconcileRequest) ([]postgres.Operation, error)
+	ListReconciles(ctx context.Context, node fleet.NodeName, limit int32) ([]reconcile.Reconcile, error)
+	ListOrphans(ctx context.Context, of reconcile.OrphanFilter, after string, limit int32) ([]reconcile.Orphan, error)
+	ApproveOrphans(ctx context.Context, in reconcile.OrphanApproval) (*postgres.Operation, error)
 }
 
 type failoverStore interface {
-	LeaseOf(ctx context.Context, site fleet.SiteName) (postgres.Lease, error)
-	AskFailover(ctx context.Context, in postgres.FailoverRequest) (postgres.Operation, error)
+	LeaseOf(ctx context.Context, site fleet.SiteName) (nodes.Lease, error)
+	AskFailover(ctx context.Context, in nodes.FailoverRequest) (postgres.Operation, error)
 }
 
 type tokenStore interface {
-	AddAPIToken(ctx context.Context, t postgres.APIToken) (postgres.APIToken, error)
-	APITokenByHash(ctx context.Context, hash []byte) (postgres.APIToken, error)
-	APITokensByHash(ctx context.Context, hashes [][]byte) (map[string]postgres.APIToken, error)
-	ListAPITokens(ctx context.Context, project fleet.ProjectName, after postgres.Place, limit int32) ([]postgres.APIToken, error)
+	AddAPIToken(ctx context.Context, t keyring.APIToken) (keyring.APIToken, error)
+	APITokenByHash(ctx context.Context, hash []byte) (keyring.APIToken, error)
+	APITokensByHash(ctx context.Context, hashes [][]byte) (map[string]keyring.APIToken, error)
+	ListAPITokens(ctx context.Context, project fleet.ProjectName, after postgres.Place, limit int32) ([]keyring.APIToken, error)
 	RevokeAPIToken(ctx context.Context, id string) error
-	AddJoinToken(ctx context.Context, t postgres.JoinToken, life time.Duration) (postgres.JoinToken, error)
-	ListJoinTokens(ctx context.Context, after postgres.Place, limit int32) ([]postgres.JoinToken, error)
+	AddJoinToken(ctx context.Context, t keyring.JoinToken, life time.Duration) (keyring.JoinToken, error)
+	ListJoinTokens(ctx context.Context, after postgres.Place, limit int32) ([]keyring.JoinToken, error)
 	DeleteJoinToken(ctx context.Context, id string) error
 }
 
@@ -159,34 +166,32 @@ type eventStore interface {
 }
 
 type fleetStore interface {
-	PutFleet(ctx context.Context, p postgres.FleetPut) (postgres.Started, error)
-	TurnFleet(ctx context.Context, t postgres.FleetTurn) (postgres.Started, error)
+	PutFleet(ctx context.Context, p fleets.FleetPut) (postgres.Started, error)
+	TurnFleet(ctx context.Context, t fleets.FleetTurn) (postgres.Started, error)
 	// GetFleetRun reads one run, 0 for the newest; not_found when there is none.
-	GetFleetRun(ctx context.Context, name fleet.FleetName, run int64) (postgres.FleetRun, error)
-	ListFleetRuns(ctx context.Context, name fleet.FleetName, before int64, limit int32) ([]postgres.FleetRun, error)
-	ListFleetTargets(ctx context.Context, f postgres.FleetTargetFilter) ([]postgres.FleetTargetView, error)
+	GetFleetRun(ctx context.Context, name fleet.FleetName, run int64) (fleets.FleetRun, error)
+	ListFleetRuns(ctx context.Context, name fleet.FleetName, before int64, limit int32) ([]fleets.FleetRun, error)
+	ListFleetTargets(ctx context.Context, f fleets.FleetTargetFilter) ([]fleets.FleetTargetView, error)
 	// NewestFleetRuns takes as many queries for a page as for one.
-	NewestFleetRuns(ctx context.Context, names ...string) (map[string]postgres.FleetRun, error)
+	NewestFleetRuns(ctx context.Context, names ...string) (map[string]fleets.FleetRun, error)
 	// StagedFleetSites gives where the wave of a run waits for a window, and when it looked.
-	StagedFleetSites(ctx context.Context, r postgres.FleetRun) ([]fleet.SiteName, time.Time, error)
+	StagedFleetSites(ctx context.Context, r fleets.FleetRun) ([]fleet.SiteName, time.Time, error)
 	// PutBodies is PutBody of many, with a few queries.
 	PutBodies(ctx context.Context, project fleet.ProjectName, bodies [][]byte) ([]fleet.Hash, error)
 }
 
 type drainStore interface {
 	// Cordon and Uncordon change nothing of a node that is so already.
-	Cordon(ctx context.Context, in postgres.CordonRequest) error
-	Uncordon(ctx context.Context, in postgres.CordonRequest) error
-	AskNodeDrain(ctx context.Context, in postgres.DrainRequest) (postgres.Operation, error)
-	NodeDrains(ctx context.Context, nodes ...fleet.NodeName) (map[fleet.NodeName]postgres.NodeDrain, error)
+	Cordon(ctx context.Context, in nodes.CordonRequest) error
+	Uncordon(ctx context.Context, in nodes.CordonRequest) error
+	AskNodeDrain(ctx context.Context, in nodes.DrainRequest) (postgres.Operation, error)
+	NodeDrains(ctx context.Context, nodes ...fleet.NodeName) (map[fleet.NodeName]nodes.NodeDrain, error)
 }
 
 type linkStore interface {
 	// ListConnections lists the live ones.
-	ListConnections(ctx context.Context, id fleet.ConnectionID, after string, limit int32) ([]postgres.Connection, error)
+	ListConnections(ctx context.Context, id fleet.ConnectionID, after string, limit int32) ([]nodes.Connection, error)
 	// AskDrain is illegal_state unless the connection has an open stream.
-	AskDrain(ctx context.Context, id fleet.ConnectionID, reason string, limit time.Duration) (postgres.Connection, error)
+	AskDrain(ctx context.Context, id fleet.ConnectionID, reason string, limit time.Duration) (nodes.Connection, error)
 	ListRefusals(ctx context.Context, identity string, before int64, limit int32) ([]postgres.Refusal, error)
 }
-
-var _ Store = (*postgres.Store)(nil)

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/identity"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/keyring"
 )
 
 const (
@@ -56,7 +56,7 @@ func (s *server) createToken(ctx context.Context, in *createInput) (*tokenOutput
 	if err != nil {
 		return nil, err
 	}
-	row := postgres.APIToken{Role: req.Role, Note: req.Note, CreatedBy: serve.CallOf(ctx).Actor, CreatedAt: s.Now()}
+	row := keyring.APIToken{Role: req.Role, Note: req.Note, CreatedBy: serve.CallOf(ctx).Actor, CreatedAt: s.Now()}
 	switch {
 	case !serve.IsRole(req.Role) && req.Role != roleProvider:
 		return nil, fleet.Errorf(fleet.Invalid, "unknown role %.20q; use admin, operator, viewer or provider", req.Role).At("/role")
@@ -131,7 +131,7 @@ func tokenAnswer(view api.Token, token string, dryRun bool) *tokenOutput { //nol
 	return &tokenOutput{CacheControl: "no-store", Body: view}
 }
 
-func tokenView(t postgres.APIToken) api.Token {
+func tokenView(t keyring.APIToken) api.Token {
 	view := api.Token{
 		ID: t.ID, Role: t.Role, Project: string(t.Project), Note: t.Note, CreatedBy: t.CreatedBy, CreatedAt: t.CreatedAt,
 		ExpiresAt: t.ExpiresAt, RevokedAt: t.RevokedAt,
@@ -151,7 +151,7 @@ func (s *server) listTokens(ctx context.Context, in *listInput) (*tokensOutput, 
 	if err != nil {
 		return nil, err
 	}
-	cut := page(rows, in.Limit, func(t postgres.APIToken) string { return timeCursor(t.CreatedAt, t.ID) })
+	cut := page(rows, in.Limit, func(t keyring.APIToken) string { return timeCursor(t.CreatedAt, t.ID) })
 	return tokensAnswer(cut, tokenView), nil
 }
 
@@ -197,7 +197,7 @@ func (s *server) createJoinToken(ctx context.Context, in *createInput) (*tokenOu
 	if err != nil {
 		return nil, err
 	}
-	row := postgres.JoinToken{
+	row := keyring.JoinToken{
 		Hash: hash[:], Site: fleet.SiteName(req.Site), Node: fleet.NodeName(req.Node), CreatedBy: serve.CallOf(ctx).Actor, CreatedAt: s.Now(),
 	}
 	if !in.DryRun {
@@ -208,7 +208,7 @@ func (s *server) createJoinToken(ctx context.Context, in *createInput) (*tokenOu
 	return tokenAnswer(joinTokenView(row), token, in.DryRun), nil
 }
 
-func joinTokenView(t postgres.JoinToken) api.Token {
+func joinTokenView(t keyring.JoinToken) api.Token {
 	view := api.Token{
 		ID: t.ID, Site: string(t.Site), Node: string(t.Node), CreatedBy: t.CreatedBy, CreatedAt: t.CreatedAt, UsedAt: t.UsedAt,
 	}
@@ -227,7 +227,7 @@ func (s *server) listJoinTokens(ctx context.Context, in *listInput) (*tokensOutp
 	if err != nil {
 		return nil, err
 	}
-	cut := page(rows, in.Limit, func(t postgres.JoinToken) string { return timeCursor(t.CreatedAt, t.ID) })
+	cut := page(rows, in.Limit, func(t keyring.JoinToken) string { return timeCursor(t.CreatedAt, t.ID) })
 	return tokensAnswer(cut, joinTokenView), nil
 }
 

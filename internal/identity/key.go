@@ -11,12 +11,12 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 
 	"golang.org/x/crypto/curve25519"
 	"golang.org/x/crypto/nacl/box"
 
+	"github.com/holdfast-io/holdfast/internal/durable"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
@@ -139,36 +139,7 @@ func (k Key) Save(path string) error {
 	if err != nil {
 		return fmt.Errorf("encode node key: %w", err)
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".node.key-*") // CreateTemp gives mode 0600
-	if err != nil {
-		return fmt.Errorf("create node key: %w", err)
-	}
-	defer func() { _ = os.Remove(tmp.Name()) }() // gone after the rename
-	if err := errors.Join(writeSynced(tmp, raw), tmp.Close()); err != nil {
-		return fmt.Errorf("write node key: %w", err)
-	}
-	if err := os.Rename(tmp.Name(), path); err != nil {
-		return fmt.Errorf("put node key in place: %w", err)
-	}
-	return syncDir(filepath.Dir(path))
-}
-
-func writeSynced(f *os.File, raw []byte) error {
-	if _, err := f.Write(raw); err != nil {
-		return err
-	}
-	return f.Sync()
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir) //nolint:gosec // the directory of the node's own key
-	if err != nil {
-		return fmt.Errorf("open key directory: %w", err)
-	}
-	if err := errors.Join(d.Sync(), d.Close()); err != nil {
-		return fmt.Errorf("sync key directory: %w", err)
-	}
-	return nil
+	return durable.WriteFile(path, raw)
 }
 
 // Node is the name that the key signs for.

@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
 )
 
 const drained = fleet.NodeName("plant-1-a")
@@ -28,7 +29,7 @@ func drainedNode(t *testing.T, timing fleet.LinkTiming) (*region, *client, *live
 
 func (r *region) askNodeDrain(limit time.Duration) fleet.OperationID {
 	r.t.Helper()
-	op, err := r.store.AskNodeDrain(r.t.Context(), postgres.DrainRequest{
+	op, err := r.store.AskNodeDrain(r.t.Context(), nodes.DrainRequest{
 		Request: postgres.Request{Actor: "test"},
 		Node:    drained,
 		Order:   fleet.DrainOrder{Reason: "new disk", DeadlineSeconds: int64(limit / time.Second)},
@@ -64,7 +65,7 @@ func (r *region) drainsTo(rule string) decide.DrainAction {
 
 func (r *region) isCordoned() bool {
 	r.t.Helper()
-	rows, err := r.store.ListNodes(r.t.Context(), postgres.NodeFilter{Name: drained}, "", 1)
+	rows, err := r.store.ListNodes(r.t.Context(), nodes.NodeFilter{Name: drained}, "", 1)
 	require.NoError(r.t, err)
 	return rows[0].CordonedAt != nil
 }

@@ -9,10 +9,10 @@ import (
 
 	nodev1 "github.com/holdfast-io/holdfast/api/node/v1"
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
 )
 
-func (r *region) drain(id, reason string, limit time.Duration) postgres.Connection {
+func (r *region) drain(id, reason string, limit time.Duration) nodes.Connection {
 	r.t.Helper()
 	c, err := r.store.AskDrain(r.t.Context(), fleet.ConnectionID(id), reason, limit)
 	require.NoError(r.t, err)

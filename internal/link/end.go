@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
 )
 
 // end is the only way to end a connection of this server. It is claimed by the state, so that it happens once (C48
@@ -131,7 +131,7 @@ func (s *Server) saveOnce(ctx context.Context) {
 	if len(ended) == 0 && len(acked) == 0 {
 		return
 	}
-	all := postgres.ConnectionMoves{Ended: map[fleet.ConnectionID]fleet.ConnectionEvent{}, Acked: map[fleet.ConnectionID]int{}}
+	all := nodes.ConnectionMoves{Ended: map[fleet.ConnectionID]fleet.ConnectionEvent{}, Acked: map[fleet.ConnectionID]int{}}
 	for c, on := range ended {
 		all.Ended[c.id] = on
 	}

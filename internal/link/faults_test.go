@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/link"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
 )
 
 // wire forwards TCP until it is cut: then bytes vanish and nobody is told.
@@ -171,21 +171,21 @@ func (m *mortal) LinkServerSeen(ctx context.Context, id string, silence time.Dur
 	return m.Store.LinkServerSeen(ctx, id, silence)
 }
 
-func (m *mortal) LinkServers(ctx context.Context) ([]postgres.LinkServer, error) {
+func (m *mortal) LinkServers(ctx context.Context) ([]nodes.LinkServer, error) {
 	if m.dead.Load() {
 		return nil, errDead
 	}
 	return m.Store.LinkServers(ctx)
 }
 
-func (m *mortal) HeldConnections(ctx context.Context, server string) (map[fleet.ConnectionID]postgres.Held, error) {
+func (m *mortal) HeldConnections(ctx context.Context, server string) (map[fleet.ConnectionID]nodes.Held, error) {
 	if m.dead.Load() {
 		return nil, errDead
 	}
 	return m.Store.HeldConnections(ctx, server)
 }
 
-func (m *mortal) MoveConnections(ctx context.Context, server string, moves postgres.ConnectionMoves) error {
+func (m *mortal) MoveConnections(ctx context.Context, server string, moves nodes.ConnectionMoves) error {
 	if m.dead.Load() {
 		return errDead
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/identity"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/keyring"
 	"github.com/holdfast-io/holdfast/internal/strangers"
 )
 
@@ -195,4 +195,4 @@ func (g *gate) provider(ctx context.Context, token, method string) (Identity, er
 	return Identity{Name: tokenIdentity(*row), Namespaces: row.Namespaces}, nil
 }
 
-func tokenIdentity(t postgres.APIToken) string { return "token:" + t.ID }
+func tokenIdentity(t keyring.APIToken) string { return "token:" + t.ID }

@@ -8,7 +8,7 @@ import (
 
 	nodev1 "github.com/holdfast-io/holdfast/api/node/v1"
 	"github.com/holdfast-io/holdfast/internal/identity"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
 )
 
 func asNode(name, peer string) *nodev1.RegisterRequest {
@@ -48,7 +48,7 @@ func TestNodesLearnOfTheirSite(t *testing.T) {
 	require.NoError(t, r.store.AskRotation(t.Context(), "plant-1-b"))
 	changed, err := identity.Generate("plant-1-b")
 	require.NoError(t, err)
-	require.NoError(t, r.store.OfferKey(t.Context(), postgres.KeyOffer{
+	require.NoError(t, r.store.OfferKey(t.Context(), nodes.KeyOffer{
 		Node: "plant-1-b", Signer: renewed.SigningPublic(), Signing: changed.SigningPublic(), Sealing: changed.SigningPublic(),
 	}))
 	l.siteWith("the peer's next key, before its first use", func(s *nodev1.Site) bool {
@@ -57,7 +57,7 @@ func TestNodesLearnOfTheirSite(t *testing.T) {
 	})
 	require.NoError(t, r.store.AskRotation(t.Context(), "plant-1-b"))
 	l.siteWith("an offer taken back", func(s *nodev1.Site) bool { return len(s.GetMembers()[1].GetNextSigningKey()) == 0 })
-	require.NoError(t, r.store.OfferKey(t.Context(), postgres.KeyOffer{
+	require.NoError(t, r.store.OfferKey(t.Context(), nodes.KeyOffer{
 		Node: "plant-1-b", Signer: renewed.SigningPublic(), Signing: changed.SigningPublic(), Sealing: changed.SigningPublic(),
 	}))
 	require.NoError(t, r.store.UseKey(t.Context(), "plant-1-b", changed.SigningPublic()))

@@ -15,7 +15,7 @@ import (
 	nodev1 "github.com/holdfast-io/holdfast/api/node/v1"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/link"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deployments"
 )
 
 // ledger is what a region keeps of replicas, as far as the link sees it.
@@ -51,22 +51,22 @@ func (l *ledger) with(o *link.Options) {
 
 func (l *ledger) ReplicasReported(
 	_ context.Context, r fleet.ReplicasReport,
-) (postgres.ReplicasHeard, error) {
+) (deployments.ReplicasHeard, error) {
 	if l.take != nil {
 		if err := l.take(r); err != nil {
-			return postgres.ReplicasHeard{}, err
+			return deployments.ReplicasHeard{}, err
 		}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.reports = append(l.reports, r)
-	return postgres.ReplicasHeard{Wake: []string{"deployment.web"}}, nil
+	return deployments.ReplicasHeard{Wake: []string{"deployment.web"}}, nil
 }
 
 func (l *ledger) NodeStopped(
 	ctx context.Context, id fleet.ConnectionID, identity string,
-) (postgres.ReplicasHeard, error) {
-	return postgres.ReplicasHeard{Wake: []string{"stopped." + identity}}, l.region.store.DeregisterConnection(ctx, id, identity)
+) (deployments.ReplicasHeard, error) {
+	return deployments.ReplicasHeard{Wake: []string{"stopped." + identity}}, l.region.store.DeregisterConnection(ctx, id, identity)
 }
 
 func (l *ledger) NodeSetVersion(_ context.Context, node fleet.NodeName) (era, version int64, err error) {

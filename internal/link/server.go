@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
 	"github.com/holdfast-io/holdfast/internal/strangers"
 )
 
@@ -57,7 +57,7 @@ type Server struct {
 	metrics *metrics
 	base    time.Time // of the monotonic clock
 	look    chan struct{}
-	watch   *decide.Watch[postgres.LinkServer]
+	watch   *decide.Watch[nodes.LinkServer]
 	leaving atomic.Bool
 
 	mu    sync.RWMutex
@@ -113,7 +113,7 @@ func New(o Options) (*Server, error) {
 		base: o.Now(), look: make(chan struct{}, 1), held: map[fleet.ConnectionID]*connection{}, nodes: map[fleet.NodeName]*connection{},
 		strangers: strangers.NewLimit(maxStrangers, strangerLife), moves: newMoves(), turns: newWaiting[fleet.NodeName](), wakes: newWaiting[string](),
 	}
-	s.watch = decide.NewWatch[postgres.LinkServer](o.Timing.HeartbeatTimeout)
+	s.watch = decide.NewWatch[nodes.LinkServer](o.Timing.HeartbeatTimeout)
 	s.crowds = s.newCrowds()
 	var err error
 	if s.metrics, err = newMetrics(o.Metrics, s); err != nil {

@@ -26,6 +26,9 @@ import (
 	"github.com/holdfast-io/holdfast/internal/identity"
 	"github.com/holdfast-io/holdfast/internal/link"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/keyring"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
+	"github.com/holdfast-io/holdfast/internal/store"
 	"github.com/holdfast-io/holdfast/internal/testkit"
 )
 
@@ -53,7 +56,7 @@ func slow() fleet.LinkTiming {
 // region is a database with servers of the link on it.
 type region struct {
 	t     *testing.T
-	store *postgres.Store
+	store *store.Store
 	pool  *pgxpool.Pool
 	token string       // of a provider that may claim acme and below
 	id    string       // of that token
@@ -63,7 +66,7 @@ type region struct {
 func newRegion(t *testing.T) *region {
 	t.Helper()
 	url := testkit.DatabaseURL(t)
-	store, err := postgres.Open(t.Context(), url, testkit.Region)
+	store, err := store.Open(t.Context(), url, testkit.Region)
 	require.NoError(t, err)
 	t.Cleanup(store.Close)
 	pool, err := pgxpool.New(t.Context(), url)
@@ -83,7 +86,7 @@ func (r *region) apiToken(role string, namespaces ...fleet.ModuleNamespace) (tok
 	r.t.Helper()
 	token, hash, err := identity.NewToken(32)
 	require.NoError(r.t, err)
-	row, err := r.store.AddAPIToken(r.t.Context(), postgres.APIToken{Hash: hash[:], Role: role, Namespaces: namespaces, CreatedBy: "test"})
+	row, err := r.store.AddAPIToken(r.t.Context(), keyring.APIToken{Hash: hash[:], Role: role, Namespaces: namespaces, CreatedBy: "test"})
 	require.NoError(r.t, err)
 	return token, row.ID
 }
@@ -107,7 +110,7 @@ func (r *region) exec(sql string, args ...any) {
 }
 
 // row reads a connection.
-func (r *region) row(id string) postgres.Connection {
+func (r *region) row(id string) nodes.Connection {
 	r.t.Helper()
 	c, err := r.store.GetConnection(context.Background(), fleet.ConnectionID(id))
 	require.NoError(r.t, err)

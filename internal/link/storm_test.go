@@ -13,7 +13,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/link"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
 )
 
 // held is a store whose answers to what comes wait for a test, after what was asked is written.
@@ -29,13 +29,13 @@ func (r *region) held() (*held, func(*link.Options)) {
 	return h, func(o *link.Options) { o.Store = h }
 }
 
-func (h *held) RegisterConnections(ctx context.Context, all []fleet.Registration, server string) ([]postgres.Registered, error) {
+func (h *held) RegisterConnections(ctx context.Context, all []fleet.Registration, server string) ([]nodes.Registered, error) {
 	out, err := h.Store.RegisterConnections(ctx, all, server)
 	h.batches.Add(1)
 	return out, h.wait(ctx, h.registers, err)
 }
 
-func (h *held) OpenConnections(ctx context.Context, all []postgres.Opening, server string) ([]postgres.Opened, error) {
+func (h *held) OpenConnections(ctx context.Context, all []nodes.Opening, server string) ([]nodes.Opened, error) {
 	out, err := h.Store.OpenConnections(ctx, all, server)
 	return out, h.wait(ctx, h.opens, err)
 }

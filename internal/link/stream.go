@@ -12,7 +12,7 @@ import (
 
 	nodev1 "github.com/holdfast-io/holdfast/api/node/v1"
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
 )
 
 type connectStream = grpc.BidiStreamingServer[nodev1.ConnectRequest, nodev1.ConnectResponse]
@@ -71,7 +71,7 @@ func (s *Server) firstWord(stream connectStream) (*nodev1.Heartbeat, error) {
 func (s *Server) open(stream connectStream, first *nodev1.Heartbeat) (*connection, error) {
 	id := fleet.ConnectionID(first.GetConnectionId())
 	who := IdentityOf(stream.Context()).Name
-	row, err := s.crowds.opening.ask(stream.Context(), who, postgres.Opening{ID: id, Identity: who})
+	row, err := s.crowds.opening.ask(stream.Context(), who, nodes.Opening{ID: id, Identity: who})
 	if err != nil && stream.Context().Err() != nil {
 		s.abort(id, who)
 	}

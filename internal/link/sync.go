@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
 )
 
 // syncRest limits the share of its time that a server spends on requested comparisons: while other servers have a
@@ -75,19 +76,19 @@ func (s *Server) syncOnce(ctx context.Context) error {
 }
 
 // heartbeats returns those since the last call.
-func (s *Server) heartbeats() []postgres.Heartbeat {
+func (s *Server) heartbeats() []nodes.Heartbeat {
 	now := s.clock()
-	var out []postgres.Heartbeat
+	var out []nodes.Heartbeat
 	for _, c := range s.all() {
 		if c.beaten.Swap(false) {
-			out = append(out, postgres.Heartbeat{ID: c.id, Age: time.Duration(now - c.heard.Load()), InFlight: int(c.inFlight.Load())})
+			out = append(out, nodes.Heartbeat{ID: c.id, Age: time.Duration(now - c.heard.Load()), InFlight: int(c.inFlight.Load())})
 		}
 	}
 	return out
 }
 
 // compare applies changes of a row by others to its connection.
-func (s *Server) compare(ctx context.Context, c *connection, rows map[fleet.ConnectionID]postgres.Held) error {
+func (s *Server) compare(ctx context.Context, c *connection, rows map[fleet.ConnectionID]nodes.Held) error {
 	row, live := rows[c.id]
 	switch {
 	case !live:
@@ -124,7 +125,7 @@ func (s *Server) follow(ctx context.Context, c *connection) error {
 const unheld = 2 * storeLimit
 
 // abandon ends rows of which this server has no connection: their call broke off.
-func (s *Server) abandon(rows map[fleet.ConnectionID]postgres.Held) {
+func (s *Server) abandon(rows map[fleet.ConnectionID]nodes.Held) {
 	for id, row := range rows {
 		if row.Age > unheld && s.find(id) == nil {
 			s.moves.end(newConnection(id, fleet.ConnectionDisconnected, protocolOldest, 0), fleet.StreamFailed)
@@ -137,7 +138,7 @@ func (s *Server) listen(ctx context.Context) error {
 	again := time.NewTicker(saveAgain)
 	defer again.Stop()
 	for {
-		err := s.o.Store.ListenLink(ctx, postgres.LinkHeard{
+		err := s.o.Store.ListenLink(ctx, nodes.LinkHeard{
 			Connection: func(id fleet.ConnectionID, on fleet.ConnectionEvent) {
 				if on == postgres.SiteChanged || s.find(id) != nil {
 					s.hurry()

@@ -7,7 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/keyring"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
 )
 
 const (
@@ -20,10 +21,10 @@ const (
 // crowds are the store calls of a connecting provider: a storm of them takes few transactions.
 type crowds struct {
 	keys        *crowd[fleet.NodeName, []ed25519.PublicKey]
-	tokens      *crowd[string, *postgres.APIToken]
+	tokens      *crowd[string, *keyring.APIToken]
 	registering *crowd[fleet.Registration, registered]
 	sites       *crowd[fleet.NodeName, *fleet.Membership]
-	opening     *crowd[postgres.Opening, postgres.Opened]
+	opening     *crowd[nodes.Opening, nodes.Opened]
 }
 
 // registered is a connection that this server holds, or the reason why not.
@@ -74,13 +75,13 @@ func (s *Server) lookForKeys(ctx context.Context, names []fleet.NodeName) ([][]e
 	return out, err
 }
 
-func (s *Server) lookForTokens(ctx context.Context, hashes []string) ([]*postgres.APIToken, error) {
+func (s *Server) lookForTokens(ctx context.Context, hashes []string) ([]*keyring.APIToken, error) {
 	all := make([][]byte, len(hashes))
 	for i, h := range hashes {
 		all[i] = []byte(h)
 	}
 	found, err := s.o.Store.APITokensByHash(ctx, all)
-	out := make([]*postgres.APIToken, len(hashes))
+	out := make([]*keyring.APIToken, len(hashes))
 	for i, h := range hashes {
 		if t, is := found[h]; is {
 			out[i] = &t
@@ -126,6 +127,6 @@ func (s *Server) registerAll(ctx context.Context, all []fleet.Registration) ([]r
 	return out, nil
 }
 
-func (s *Server) openAll(ctx context.Context, all []postgres.Opening) ([]postgres.Opened, error) {
+func (s *Server) openAll(ctx context.Context, all []nodes.Opening) ([]nodes.Opened, error) {
 	return s.o.Store.OpenConnections(ctx, all, s.o.ID)
 }

@@ -20,6 +20,8 @@ import (
 	"github.com/holdfast-io/holdfast/internal/guardian"
 	"github.com/holdfast-io/holdfast/internal/identity"
 	"github.com/holdfast-io/holdfast/internal/node/tenure"
+	"github.com/holdfast-io/holdfast/internal/pause"
+	"github.com/holdfast-io/holdfast/internal/poke"
 	"github.com/holdfast-io/holdfast/internal/sqlite"
 )
 
@@ -307,7 +309,7 @@ func (a *Agent) adopt(ctx context.Context, at Placement) error {
 	}
 	if at.RotateKey {
 		a.rotateAsked.Store(true)
-		poke(a.news.wake)
+		poke.Once(a.news.wake)
 	}
 	if at.Role == "" {
 		return nil // the region has not placed the node yet
@@ -340,19 +342,8 @@ func (a *Agent) insist(ctx context.Context, what string, call func() error) erro
 			a.opt.Log.Warn("reach the region, retrying", "what", what, "err", err)
 		}
 		wait := first << min(failed, 6)
-		if err := pause(ctx, wait/2+rand.N(wait)); err != nil { //nolint:gosec // jitter is no secret
-			return err
+		if pause.For(ctx, wait/2+rand.N(wait)) != nil { //nolint:gosec // jitter is no secret
+			return ctx.Err()
 		}
-	}
-}
-
-func pause(ctx context.Context, wait time.Duration) error {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/guardian"
+	"github.com/holdfast-io/holdfast/internal/poke"
 	"github.com/holdfast-io/holdfast/internal/sqlite"
 )
 
@@ -169,7 +170,7 @@ func (a *Applier) applyWith(ctx context.Context, cmd fleet.RefreshDeploymentComm
 	resp, err := a.carryOut(jobCtx, cmd, run, progress)
 	resp, err = a.lanes.leave(cmd.Instance, j, resp, err)
 	a.opt.Changed(cmd.Instance)
-	poke(a.garbage)
+	poke.Once(a.garbage)
 	if err == nil {
 		a.opt.Answered(cmd.DeploymentID)
 		a.opt.Failpoint("before_reply")
@@ -290,14 +291,7 @@ func (a *Applier) adopted(before, after sqlite.Meta, err error) error {
 }
 
 // Settle makes Run compare everything with the store now, for example after the lease was won or lost.
-func (a *Applier) Settle() { poke(a.settle) }
-
-func poke(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default: // one is queued, and will see this too
-	}
-}
+func (a *Applier) Settle() { poke.Once(a.settle) }
 
 // wholeEvery is how many ticks pass between two checks of every name; other ticks check only names that can
 // change by themselves.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/poke"
 	"github.com/holdfast-io/holdfast/internal/sqlite"
 )
 
@@ -77,7 +78,7 @@ func (b *bulk) carry(ctx context.Context) error {
 	for _, p := range b.pieces {
 		b.book(p)
 	}
-	poke(b.garbage)
+	poke.Once(b.garbage)
 	return ctx.Err()
 }
 

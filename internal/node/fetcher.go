@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/pause"
 	"github.com/holdfast-io/holdfast/internal/sqlite"
 )
 
@@ -183,14 +184,7 @@ func (f *Fetcher) retry(ctx context.Context, req FetchRequest, what string, atte
 func (f *Fetcher) pause(ctx context.Context, failed int) error {
 	first := orDefault(f.Backoff, 200*time.Millisecond)
 	wait := first << min(failed-1, 5)
-	timer := time.NewTimer(wait/2 + rand.N(wait/2+1)) //nolint:gosec // jitter is no secret
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-timer.C:
-		return nil
-	}
+	return pause.For(ctx, wait/2+rand.N(wait/2+1)) //nolint:gosec // jitter is no secret
 }
 
 // errAgain marks an error that another attempt may fix.

@@ -11,6 +11,8 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/identity"
+	"github.com/holdfast-io/holdfast/internal/pause"
+	"github.com/holdfast-io/holdfast/internal/poke"
 )
 
 // pageSize is how many instances one request carries.
@@ -34,7 +36,7 @@ func newNews() *news {
 	return &news{wake: make(chan struct{}, 1), bytes: map[string]DeliveryProgress{}, telling: map[fleet.InstanceName]int{}}
 }
 
-func (n *news) changed(fleet.InstanceName) { poke(n.wake) }
+func (n *news) changed(fleet.InstanceName) { poke.Once(n.wake) }
 
 // tell records what the region learned from other calls.
 func (n *news) tell(held []fleet.NodeInstance) {
@@ -80,7 +82,7 @@ func (n *news) fetched(deployment string, done, total int64) {
 	n.mu.Lock()
 	n.bytes[deployment] = DeliveryProgress{DeploymentID: deployment, Bytes: done, Total: total}
 	n.mu.Unlock()
-	poke(n.wake)
+	poke.Once(n.wake)
 }
 
 // answered drops what the answer to the notify contains too.
@@ -129,8 +131,8 @@ func (a *Agent) started(ctx context.Context) error {
 			return err
 		}
 		a.opt.Log.Error("the region refused this node's start", "err", err, "hint", startHint(err))
-		if err := pause(ctx, 64*orDefault(a.opt.Retry, 500*time.Millisecond)); err != nil {
-			return err
+		if pause.For(ctx, 64*orDefault(a.opt.Retry, 500*time.Millisecond)) != nil {
+			return ctx.Err()
 		}
 	}
 }
@@ -186,13 +188,13 @@ func (a *Agent) report(ctx context.Context) error {
 		a.letCompare(ctx, 2*every)
 		if err := a.sendReport(ctx, told, &alive); err != nil && ctx.Err() == nil {
 			a.opt.Log.Warn("report to the region", "err", err)
-			poke(a.news.wake)
+			poke.Once(a.news.wake)
 		}
 		if ticked {
 			a.askAgain(ctx)
 		}
-		if err := pause(ctx, every); err != nil {
-			return err
+		if pause.For(ctx, every) != nil {
+			return ctx.Err()
 		}
 	}
 }
@@ -279,8 +281,8 @@ func (a *Agent) shipLogs(ctx context.Context) error {
 		if err := a.shipRound(ctx, cleared); err != nil && ctx.Err() == nil {
 			a.opt.Log.Warn("ship logs", "err", err)
 		}
-		if err := pause(ctx, orDefault(a.opt.LogEvery, 2*time.Second)); err != nil {
-			return err
+		if pause.For(ctx, orDefault(a.opt.LogEvery, 2*time.Second)) != nil {
+			return ctx.Err()
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/guardian"
 	"github.com/holdfast-io/holdfast/internal/node/isolation"
+	"github.com/holdfast-io/holdfast/internal/poke"
 	"github.com/holdfast-io/holdfast/internal/sqlite"
 )
 
@@ -27,7 +28,7 @@ func (a *Applier) Recover(ctx context.Context) error {
 	if err := errors.Join(a.files.tidyAll(), a.settleAll(ctx)); err != nil {
 		return fmt.Errorf("recover instances: %w", err)
 	}
-	poke(a.garbage)
+	poke.Once(a.garbage)
 	return nil
 }
 

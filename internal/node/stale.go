@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/poke"
 )
 
 // staleBy is the reason why an action was refused as stale, as the region lists it.
@@ -40,7 +41,7 @@ type refusals struct {
 func (r refusals) add(one audit.Refusal) bool {
 	row := r.Add(one)
 	if row {
-		poke(r.wake)
+		poke.Once(r.wake)
 	}
 	return row
 }

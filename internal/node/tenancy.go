@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/guardian"
 	"github.com/holdfast-io/holdfast/internal/node/tenure"
+	"github.com/holdfast-io/holdfast/internal/pause"
 	"github.com/holdfast-io/holdfast/internal/sqlite"
 )
 
@@ -106,7 +107,7 @@ func (a *Agent) servePeer(ctx context.Context) error {
 			return nil
 		}
 		a.opt.Log.Error("serve the peer, retrying", "at", a.opt.Lease.Peer, "err", err)
-		_ = pause(ctx, a.opt.Lease.Interval) // the next round notices that the context ended
+		_ = pause.For(ctx, a.opt.Lease.Interval) // the next round notices that the context ended
 	}
 }
 
@@ -171,8 +172,8 @@ func (t tenant) Stop(ctx context.Context) error {
 		if !slices.ContainsFunc(all, func(st guardian.Status) bool { return st.Guardian != guardian.Ended }) {
 			return nil
 		}
-		if err := pause(ctx, stopAgain); err != nil {
-			return err
+		if pause.For(ctx, stopAgain) != nil {
+			return ctx.Err()
 		}
 	}
 }

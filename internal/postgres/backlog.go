@@ -14,9 +14,9 @@ type Backlog struct {
 // Backlogs counts what waits in the region, by mechanism: deliveries, operations, owed,
 // outbox, and orphans, which wait for an operator.
 func (s *Store) Backlogs(ctx context.Context) (map[string]Backlog, error) {
-	r, err := s.q.Backlog(ctx)
+	r, err := s.Q.Backlog(ctx)
 	if err != nil {
-		return nil, failed("count what waits", err)
+		return nil, Failed("count what waits", err)
 	}
 	of := func(count int64, age float64) Backlog {
 		return Backlog{Count: count, Oldest: time.Duration(age * float64(time.Second))}

@@ -22,9 +22,9 @@ const ChunkSize = 1 << 20
 // after it in the log and flushes both.
 func (s *Store) PutBody(ctx context.Context, project fleet.ProjectName, body []byte) (fleet.Hash, error) {
 	sum := sha256.Sum256(body)
-	err := s.tx(ctx, "store a body", func(q *db.Queries) error {
+	err := s.Tx(ctx, "store a body", func(q *db.Queries) error {
 		if err := q.CommitLater(ctx); err != nil {
-			return failed("store a body", err)
+			return Failed("store a body", err)
 		}
 		known, err := knownBody(ctx, q, sum[:])
 		if err != nil || known {
@@ -32,47 +32,47 @@ func (s *Store) PutBody(ctx context.Context, project fleet.ProjectName, body []b
 		}
 		id, err := q.InsertWholeBody(ctx, db.InsertWholeBodyParams{Hash: sum[:], Size: int64(len(body))})
 		if err != nil {
-			return failed("make a body", err)
+			return Failed("make a body", err)
 		}
 		for idx := int32(0); len(body) > int(idx)*ChunkSize; idx++ {
 			from := int(idx) * ChunkSize
 			chunk := body[from:min(from+ChunkSize, len(body))]
 			if err := q.InsertChunk(ctx, db.InsertChunkParams{BodyID: id, Idx: idx, Data: chunk}); err != nil {
-				return failed("store a chunk", err)
+				return Failed("store a chunk", err)
 			}
 		}
 		return orAllow(ctx, q, nil, project, sum[:])
 	})
-	return hashText(sum[:]), err
+	return HashText(sum[:]), err
 }
 
 // knownBody takes the lock of a hash, so that two writers of the same bytes store one. A
 // body that is there cannot be collected before the transaction ends.
 func knownBody(ctx context.Context, q *db.Queries, sum []byte) (bool, error) {
 	if err := q.LockBodyHash(ctx, int64(binary.BigEndian.Uint64(sum[:8]))); err != nil { //nolint:gosec // any 64 bits will do
-		return false, failed("lock a body", err)
+		return false, Failed("lock a body", err)
 	}
 	_, err := q.UseBody(ctx, sum)
-	if noRows(err) {
+	if NoRows(err) {
 		return false, nil
 	}
-	return err == nil, failed("read a body", err)
+	return err == nil, Failed("read a body", err)
 }
 
 func orAllow(ctx context.Context, q *db.Queries, err error, project fleet.ProjectName, sum []byte) error {
 	if err != nil {
 		return err
 	}
-	return failed("let the project refer to a body", q.AllowBody(ctx, db.AllowBodyParams{Project: string(project), Hash: sum}))
+	return Failed("let the project refer to a body", q.AllowBody(ctx, db.AllowBodyParams{Project: string(project), Hash: sum}))
 }
 
 // BodySize gives the size of bytes that a project uploaded.
 func (s *Store) BodySize(ctx context.Context, project fleet.ProjectName, h fleet.Hash) (int64, error) {
-	size, err := s.q.BodyAllowed(ctx, db.BodyAllowedParams{Hash: hashBytes(h), Project: string(project)})
-	if noRows(err) {
-		return 0, orNotFound(nil, "artifact", string(h), "upload it first: POST /api/v1/artifacts")
+	size, err := s.Q.BodyAllowed(ctx, db.BodyAllowedParams{Hash: HashBytes(h), Project: string(project)})
+	if NoRows(err) {
+		return 0, OrNotFound(nil, "artifact", string(h), "upload it first: POST /api/v1/artifacts")
 	}
-	return size, failed("read a body", err)
+	return size, Failed("read a body", err)
 }
 
 // Body reads a body by chunks; it is an io.ReadSeeker with the memory of one chunk.
@@ -88,11 +88,11 @@ type Body struct {
 
 // OpenBody finds a body by hash.
 func (s *Store) OpenBody(ctx context.Context, h fleet.Hash) (*Body, error) {
-	row, err := s.q.GetBody(ctx, hashBytes(h))
-	if noRows(err) {
-		return nil, orNotFound(nil, "body", string(h), "")
+	row, err := s.Q.GetBody(ctx, HashBytes(h))
+	if NoRows(err) {
+		return nil, OrNotFound(nil, "body", string(h), "")
 	}
-	return &Body{ctx: ctx, q: s.q, id: row.ID, size: row.Size, idx: -1}, failed("read a body", err)
+	return &Body{ctx: ctx, q: s.Q, id: row.ID, size: row.Size, idx: -1}, Failed("read a body", err)
 }
 
 // Size is the body's length in bytes.
@@ -106,7 +106,7 @@ func (b *Body) Read(p []byte) (int, error) {
 	if idx := b.at / ChunkSize; idx != b.idx {
 		data, err := b.q.ReadChunk(b.ctx, db.ReadChunkParams{BodyID: b.id, Idx: int32(idx)}) //nolint:gosec // 2^31 chunks are 2 PiB
 		if err != nil {
-			return 0, failed("read a chunk", err)
+			return 0, Failed("read a chunk", err)
 		}
 		b.chunk, b.idx = data, idx
 	}
@@ -150,7 +150,7 @@ func (s *Store) StartUpload(ctx context.Context, project fleet.ProjectName) (Upl
 		return u, err
 	}
 	u.ID = id
-	err = s.tx(ctx, "start an upload", func(q *db.Queries) error {
+	err = s.Tx(ctx, "start an upload", func(q *db.Queries) error {
 		body, err := q.InsertBody(ctx)
 		if err != nil {
 			return err
@@ -162,11 +162,11 @@ func (s *Store) StartUpload(ctx context.Context, project fleet.ProjectName) (Upl
 
 // GetUpload says how far an upload is.
 func (s *Store) GetUpload(ctx context.Context, id string) (Upload, error) {
-	row, err := s.q.GetUpload(ctx, id)
-	if noRows(err) {
-		return Upload{}, orNotFound(nil, "upload", id, "start one: POST /api/v1/artifacts")
+	row, err := s.Q.GetUpload(ctx, id)
+	if NoRows(err) {
+		return Upload{}, OrNotFound(nil, "upload", id, "start one: POST /api/v1/artifacts")
 	}
-	return Upload{row.ID, fleet.ProjectName(row.Project), row.Received, row.CreatedAt}, failed("read the upload", err)
+	return Upload{row.ID, fleet.ProjectName(row.Project), row.Received, row.CreatedAt}, Failed("read the upload", err)
 }
 
 // AppendUpload stores what r gives from an offset on, chunk by chunk, each committed on
@@ -206,10 +206,10 @@ func readEnd(err error) error {
 }
 
 func (s *Store) appendChunk(ctx context.Context, id string, offset int64, chunk []byte) error {
-	return s.tx(ctx, "store a chunk", func(q *db.Queries) error {
+	return s.Tx(ctx, "store a chunk", func(q *db.Queries) error {
 		u, err := q.LockUpload(ctx, id)
-		if noRows(err) {
-			return orNotFound(nil, "upload", id, "start one: POST /api/v1/artifacts")
+		if NoRows(err) {
+			return OrNotFound(nil, "upload", id, "start one: POST /api/v1/artifacts")
 		}
 		if err != nil {
 			return err
@@ -239,10 +239,10 @@ func (s *Store) appendChunk(ctx context.Context, id string, offset int64, chunk 
 // once. want is refused when it is not what arrived ("" for any).
 func (s *Store) FinishUpload(ctx context.Context, id string, want fleet.Hash) (fleet.Content, error) {
 	var out fleet.Content
-	err := s.tx(ctx, "finish the upload", func(q *db.Queries) error {
+	err := s.Tx(ctx, "finish the upload", func(q *db.Queries) error {
 		u, err := q.LockUpload(ctx, id)
-		if noRows(err) {
-			return orNotFound(nil, "upload", id, "start one: POST /api/v1/artifacts")
+		if NoRows(err) {
+			return OrNotFound(nil, "upload", id, "start one: POST /api/v1/artifacts")
 		}
 		if err != nil {
 			return err
@@ -252,7 +252,7 @@ func (s *Store) FinishUpload(ctx context.Context, id string, want fleet.Hash) (f
 			return err
 		}
 		sum := h.Sum(nil)
-		out = fleet.Content{Kind: fleet.ContentArtifact, Hash: hashText(sum), Size: u.Received}
+		out = fleet.Content{Kind: fleet.ContentArtifact, Hash: HashText(sum), Size: u.Received}
 		if want != "" && want != out.Hash {
 			return fleet.Errorf(fleet.HashMismatch, "the upload has SHA-256 %s", out.Hash).At("sha256").
 				WithHint("start the upload again")
@@ -284,7 +284,7 @@ func marshalHash(h hash.Hash) ([]byte, error) {
 		return nil, fleet.Errorf(fleet.Internal, "cannot save the SHA-256 state")
 	}
 	b, err := m.MarshalBinary()
-	return b, failed("save the hash", err)
+	return b, Failed("save the hash", err)
 }
 
 func unmarshalHash(state []byte) (hash.Hash, error) {
@@ -293,5 +293,33 @@ func unmarshalHash(state []byte) (hash.Hash, error) {
 	if !ok {
 		return nil, fleet.Errorf(fleet.Internal, "cannot restore the SHA-256 state")
 	}
-	return h, failed("restore the hash", u.UnmarshalBinary(state))
+	return h, Failed("restore the hash", u.UnmarshalBinary(state))
+}
+
+// Hold keeps bodies from being collected until the transaction has committed its reference
+// to them. A row lock that both sides take decides who was first: the collection passes over
+// what is held, and a writer that comes later waits and then misses the body.
+func Hold(ctx context.Context, q *db.Queries, hashes ...fleet.Hash) error {
+	distinct := map[fleet.Hash]bool{}
+	var keys [][]byte
+	for _, h := range hashes {
+		if b := HashBytes(h); b != nil && !distinct[h] {
+			distinct[h] = true
+			keys = append(keys, b)
+		}
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	return Failed("hold the bodies", q.HoldBodies(ctx, keys))
+}
+
+// WholeBodies reads those of some bodies that are at most a chunk, with one query.
+func (s *Store) WholeBodies(ctx context.Context, hashes []fleet.Hash) (map[fleet.Hash][]byte, error) {
+	rows, err := s.Q.BodiesInOneChunk(ctx, HashesBytes(hashes))
+	out := make(map[fleet.Hash][]byte, len(rows))
+	for _, r := range rows {
+		out[HashText(r.Hash)] = r.Data
+	}
+	return out, Failed("read bodies", err)
 }

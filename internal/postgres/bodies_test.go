@@ -14,6 +14,8 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
+	"github.com/holdfast-io/holdfast/internal/testkit/stores"
 )
 
 // noise is n bytes that no two chunks of which are the same.
@@ -30,12 +32,12 @@ func hashOf(data []byte) fleet.Hash {
 }
 
 func (b *bench) read(h fleet.Hash) []byte {
-	b.t.Helper()
-	body, err := b.OpenBody(b.ctx(), h)
-	require.NoError(b.t, err)
+	b.T.Helper()
+	body, err := b.OpenBody(b.Ctx(), h)
+	require.NoError(b.T, err)
 	data, err := io.ReadAll(body)
-	require.NoError(b.t, err)
-	require.EqualValues(b.t, len(data), body.Size())
+	require.NoError(b.T, err)
+	require.EqualValues(b.T, len(data), body.Size())
 	return data
 }
 
@@ -50,8 +52,8 @@ func TestPutBody(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, hashOf([]byte("press")), h)
 		}
-		require.Equal(t, 1, scan[int](b, "SELECT count(*) FROM bodies"))
-		require.Equal(t, 1, scan[int](b, "SELECT count(*) FROM body_chunks"))
+		require.Equal(t, 1, stores.Scan[int](b, "SELECT count(*) FROM bodies"))
+		require.Equal(t, 1, stores.Scan[int](b, "SELECT count(*) FROM body_chunks"))
 	})
 
 	t.Run("stores them once for many writers at once, whom all it lets refer to them", func(t *testing.T) {
@@ -59,11 +61,11 @@ func TestPutBody(t *testing.T) {
 		b := bare(t)
 		data := noise(100_000)
 		projects := []fleet.ProjectName{"a", "b", "c"}
-		require.NoError(t, atOnce(12, func(i int) error {
+		require.NoError(t, stores.AtOnce(12, func(i int) error {
 			_, err := b.PutBody(t.Context(), projects[i%3], data)
 			return err
 		}))
-		require.Equal(t, 1, scan[int](b, "SELECT count(*) FROM bodies"))
+		require.Equal(t, 1, stores.Scan[int](b, "SELECT count(*) FROM bodies"))
 		for _, p := range projects {
 			size, err := b.BodySize(t.Context(), p, hashOf(data))
 			require.NoError(t, err)
@@ -83,7 +85,7 @@ func TestPutBody(t *testing.T) {
 			require.NoError(t, err)
 			require.True(t, bytes.Equal(data, b.read(h)))
 			chunks := (size + postgres.ChunkSize - 1) / postgres.ChunkSize
-			require.Equal(t, chunks, scan[int](b, "SELECT count(*) FROM body_chunks"))
+			require.Equal(t, chunks, stores.Scan[int](b, "SELECT count(*) FROM body_chunks"))
 		})
 	}
 
@@ -91,7 +93,7 @@ func TestPutBody(t *testing.T) {
 		t.Parallel()
 		b := bare(t)
 		_, err := b.OpenBody(t.Context(), hashOf([]byte("press")))
-		refused(t, fleet.NotFound, err)
+		stores.Refused(t, fleet.NotFound, err)
 	})
 }
 
@@ -148,22 +150,22 @@ func TestUpload(t *testing.T) {
 
 	const chunk = postgres.ChunkSize
 	start := func(b *bench) string {
-		b.t.Helper()
-		u, err := b.StartUpload(b.ctx(), project)
-		require.NoError(b.t, err)
+		b.T.Helper()
+		u, err := b.StartUpload(b.Ctx(), project)
+		require.NoError(b.T, err)
 		return u.ID
 	}
 	send := func(b *bench, id string, offset int64, r io.Reader, last bool) int64 {
-		b.t.Helper()
-		at, err := b.AppendUpload(b.ctx(), id, offset, r, last)
-		require.NoError(b.t, err)
+		b.T.Helper()
+		at, err := b.AppendUpload(b.Ctx(), id, offset, r, last)
+		require.NoError(b.T, err)
 		return at
 	}
 	at := func(b *bench, id string) int64 {
-		b.t.Helper()
-		u, err := b.GetUpload(b.ctx(), id)
-		require.NoError(b.t, err)
-		require.Equal(b.t, project, u.Project)
+		b.T.Helper()
+		u, err := b.GetUpload(b.Ctx(), id)
+		require.NoError(b.T, err)
+		require.Equal(b.T, project, u.Project)
 		return u.Received
 	}
 
@@ -179,7 +181,7 @@ func TestUpload(t *testing.T) {
 		require.Equal(t, fleet.Content{Kind: fleet.ContentArtifact, Hash: hashOf(data), Size: int64(len(data))}, got)
 		require.True(t, bytes.Equal(data, b.read(got.Hash)))
 		_, err = b.GetUpload(t.Context(), id)
-		refused(t, fleet.NotFound, err)
+		stores.Refused(t, fleet.NotFound, err)
 	})
 
 	t.Run("of nothing is the empty body", func(t *testing.T) {
@@ -200,7 +202,7 @@ func TestUpload(t *testing.T) {
 			data := noise(2*chunk + 77)
 			id := start(b)
 			reached, err := b.AppendUpload(t.Context(), id, 0, breaking(data[:chunk+500]), last)
-			refused(t, fleet.Communication, err)
+			stores.Refused(t, fleet.Communication, err)
 			require.EqualValues(t, chunk, reached)
 			require.EqualValues(t, chunk, at(b, id))
 			require.EqualValues(t, chunk, send(b, id, chunk, bytes.NewReader(data[chunk:chunk+9]), false), "less than a chunk is not kept")
@@ -217,13 +219,13 @@ func TestUpload(t *testing.T) {
 		data := noise(chunk)
 		id := start(b)
 		_, err := b.AppendUpload(t.Context(), id, chunk, bytes.NewReader(data), true)
-		refused(t, fleet.Conflict, err)
+		stores.Refused(t, fleet.Conflict, err)
 		send(b, id, 0, bytes.NewReader(data), false)
 		_, err = b.AppendUpload(t.Context(), id, 0, bytes.NewReader(data), true)
-		refused(t, fleet.Conflict, err)
+		stores.Refused(t, fleet.Conflict, err)
 		require.EqualValues(t, chunk, at(b, id))
 		_, err = b.AppendUpload(t.Context(), "unknown", 0, bytes.NewReader(data), true)
-		refused(t, fleet.NotFound, err)
+		stores.Refused(t, fleet.NotFound, err)
 	})
 
 	t.Run("sent twice at once is stored once", func(t *testing.T) {
@@ -231,7 +233,7 @@ func TestUpload(t *testing.T) {
 		b := bare(t)
 		data := noise(chunk + 5)
 		id := start(b)
-		require.NoError(t, atOnce(4, func(int) error {
+		require.NoError(t, stores.AtOnce(4, func(int) error {
 			_, err := b.AppendUpload(t.Context(), id, 0, bytes.NewReader(data), true)
 			if fleet.KindOf(err) == fleet.Conflict {
 				return nil
@@ -254,14 +256,14 @@ func TestUpload(t *testing.T) {
 			ids[i] = start(b)
 			send(b, ids[i], 0, bytes.NewReader(data), true)
 		}
-		require.NoError(t, atOnce(len(ids), func(i int) error {
+		require.NoError(t, stores.AtOnce(len(ids), func(i int) error {
 			got, err := b.FinishUpload(t.Context(), ids[i], "")
 			if err == nil && got.Hash != hashOf(data) {
 				return errors.New("another hash")
 			}
 			return err
 		}))
-		require.Equal(t, []int64{1, 2, 0}, scan[[]int64](b, `SELECT ARRAY[(SELECT count(*) FROM bodies),
+		require.Equal(t, []int64{1, 2, 0}, stores.Scan[[]int64](b, `SELECT ARRAY[(SELECT count(*) FROM bodies),
 			(SELECT count(*) FROM body_chunks), (SELECT count(*) FROM uploads)]`))
 		_, err = b.BodySize(t.Context(), project, hashOf(data))
 		require.NoError(t, err)
@@ -276,11 +278,11 @@ func TestUpload(t *testing.T) {
 			ids[i] = start(b)
 			send(b, ids[i], 0, bytes.NewReader(data), true)
 		}
-		require.NoError(t, atOnce(len(ids), func(i int) error {
+		require.NoError(t, stores.AtOnce(len(ids), func(i int) error {
 			_, err := b.FinishUpload(t.Context(), ids[i], "")
 			return err
 		}))
-		require.Equal(t, 1, scan[int](b, "SELECT count(*) FROM bodies"))
+		require.Equal(t, 1, stores.Scan[int](b, "SELECT count(*) FROM bodies"))
 		require.True(t, bytes.Equal(data, b.read(hashOf(data))))
 	})
 
@@ -290,9 +292,9 @@ func TestUpload(t *testing.T) {
 		id := start(b)
 		send(b, id, 0, bytes.NewReader([]byte("what came")), true)
 		_, err := b.FinishUpload(t.Context(), id, hashOf([]byte("what was meant")))
-		refused(t, fleet.HashMismatch, err)
+		stores.Refused(t, fleet.HashMismatch, err)
 		_, err = b.BodySize(t.Context(), project, hashOf([]byte("what came")))
-		refused(t, fleet.NotFound, err)
+		stores.Refused(t, fleet.NotFound, err)
 		require.EqualValues(t, 9, at(b, id), "it can still be finished as what it is")
 	})
 }
@@ -304,13 +306,13 @@ func TestBodyOfProject(t *testing.T) {
 	_, err := b.PutBody(t.Context(), "other", data)
 	require.NoError(t, err)
 	_, err = b.BodySize(t.Context(), project, hashOf(data))
-	refused(t, fleet.NotFound, err)
+	stores.Refused(t, fleet.NotFound, err)
 	content := fleet.Content{Kind: fleet.ContentArtifact, Hash: hashOf(data), Size: int64(len(data))}
-	c := b.change(`{}`, func(c *postgres.InstanceChange) {
+	c := b.ChangeOf(`{}`, func(c *deliveries.InstanceChange) {
 		c.Spec.Config, c.Spec.Artifact, c.Content = nil, &content, content
 	})
 	_, err = b.PutInstance(t.Context(), c)
-	refused(t, fleet.NotFound, err)
+	stores.Refused(t, fleet.NotFound, err)
 	_, err = b.PutBody(t.Context(), project, data)
 	require.NoError(t, err)
 	_, err = b.PutInstance(t.Context(), c)

@@ -14,21 +14,21 @@ type OpenEntity struct{ Subject, Run string }
 // OpenEntities pages through the open subjects of one kind, in order. Those whose operations are all younger than a
 // time are left out.
 func (s *Store) OpenEntities(ctx context.Context, kind fleet.EntityKind, after string, older time.Duration, limit int32) ([]OpenEntity, error) {
-	rows, err := s.q.OpenEntities(ctx, db.OpenEntitiesParams{
+	rows, err := s.Q.OpenEntities(ctx, db.OpenEntitiesParams{
 		Prefix: kind.Prefix + ".", After: after, OlderSeconds: older.Seconds(), MaxRows: limit,
 	})
 	out := make([]OpenEntity, len(rows))
 	for i, r := range rows {
 		out[i] = OpenEntity{r.Subject, r.EntityRun}
 	}
-	return out, failed("list open operations", err)
+	return out, Failed("list open operations", err)
 }
 
 // CloseEntityOperations ends the operations that a lost run served, as failed, and gives them. What was written by
 // them, for example a target of replicas, remains: the next run continues with it.
 func (s *Store) CloseEntityOperations(ctx context.Context, o OpenEntity, reason string) ([]fleet.OperationEnded, error) {
 	var out []fleet.OperationEnded
-	err := s.tx(ctx, "close lost operations", func(q *db.Queries) error {
+	err := s.Tx(ctx, "close lost operations", func(q *db.Queries) error {
 		rows, err := q.CloseEntityOperations(ctx, db.CloseEntityOperationsParams{
 			Subject: o.Subject, Run: o.Run, State: string(fleet.OperationFailed), Reason: reason,
 			Message: "its workflow run " + o.Run + " is gone",
@@ -37,7 +37,7 @@ func (s *Store) CloseEntityOperations(ctx context.Context, o OpenEntity, reason 
 		for i, r := range rows {
 			out[i] = fleet.OperationEnded{Kind: fleet.OperationKind(r.Kind), State: fleet.OperationFailed, Reason: reason}
 		}
-		return failed("end operations", err)
+		return Failed("end operations", err)
 	})
 	return out, err
 }

@@ -7,23 +7,19 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
+	"github.com/holdfast-io/holdfast/internal/store"
 	"github.com/holdfast-io/holdfast/internal/testkit"
+	"github.com/holdfast-io/holdfast/internal/testkit/stores"
 )
 
 func (b *bench) reopen(region string) error {
-	b.t.Helper()
-	s, err := postgres.Open(b.ctx(), b.url, region)
+	b.T.Helper()
+	s, err := store.Open(b.Ctx(), b.URL, region)
 	if err == nil {
 		s.Close()
 	}
 	return err
-}
-
-func (b *bench) raiseEra() postgres.Region {
-	b.t.Helper()
-	r, err := postgres.RaiseEra(b.ctx(), b.url, testkit.Region)
-	require.NoError(b.t, err)
-	return r
 }
 
 func TestOpen(t *testing.T) {
@@ -33,9 +29,9 @@ func TestOpen(t *testing.T) {
 		t.Parallel()
 		b := bare(t)
 		require.NoError(t, b.reopen(testkit.Region))
-		refused(t, fleet.Precondition, b.reopen("elsewhere"))
-		_, err := postgres.RaiseEra(t.Context(), b.url, "elsewhere")
-		refused(t, fleet.Precondition, err)
+		stores.Refused(t, fleet.Precondition, b.reopen("elsewhere"))
+		_, err := postgres.RaiseEra(t.Context(), b.URL, "elsewhere")
+		stores.Refused(t, fleet.Precondition, err)
 		r, err := b.GetRegion(t.Context())
 		require.NoError(t, err)
 		require.EqualValues(t, 1, r.Era)
@@ -49,20 +45,20 @@ func TestOpen(t *testing.T) {
 		t.Run("refuses a changed "+name+" until the era is raised", func(t *testing.T) {
 			t.Parallel()
 			b := bare(t)
-			b.exec(change)
-			refused(t, fleet.Precondition, b.reopen(testkit.Region))
-			refused(t, fleet.Precondition, b.reopen(testkit.Region))
-			require.EqualValues(t, 2, b.raiseEra().Era)
+			b.Exec(change)
+			stores.Refused(t, fleet.Precondition, b.reopen(testkit.Region))
+			stores.Refused(t, fleet.Precondition, b.reopen(testkit.Region))
+			require.EqualValues(t, 2, b.RaiseEra().Era)
 			require.NoError(t, b.reopen(testkit.Region))
 		})
 	}
 
 	t.Run("cannot be done without a database", func(t *testing.T) {
 		t.Parallel()
-		_, err := postgres.Open(t.Context(), "host=/nowhere dbname=x sslmode=disable", testkit.Region)
-		refused(t, fleet.Unavailable, err)
-		_, err = postgres.Open(t.Context(), "postgres://%zz", testkit.Region)
-		refused(t, fleet.Invalid, err)
+		_, err := store.Open(t.Context(), "host=/nowhere dbname=x sslmode=disable", testkit.Region)
+		stores.Refused(t, fleet.Unavailable, err)
+		_, err = store.Open(t.Context(), "postgres://%zz", testkit.Region)
+		stores.Refused(t, fleet.Invalid, err)
 		require.NotContains(t, err.Error(), "%zz", "a URL may hold a password")
 	})
 }
@@ -74,28 +70,28 @@ func TestRaiseEra(t *testing.T) {
 	t.Run("numbers what comes after in the new era, and leaves what was", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.put(`{"a":1}`)
-		old := b.deploy("1")
-		b.raiseEra()
-		require.Equal(t, old.Revision, b.deployed())
-		b.put(`{"a":2}`)
-		d := b.deploy("2")
+		b.Put(`{"a":1}`)
+		old := b.Deploy("1")
+		b.RaiseEra()
+		require.Equal(t, old.Revision, b.DeployedRevision())
+		b.Put(`{"a":2}`)
+		d := b.Deploy("2")
 		require.Equal(t, fleet.Version{Era: 2, Revision: 2}, d.Revision.Version)
-		require.Equal(t, d.Revision, b.deployed())
+		require.Equal(t, d.Revision, b.DeployedRevision())
 		require.True(t, d.Revision.Newer(fleet.Version{Era: 1, Revision: 99}))
 	})
 
 	t.Run("goes on with the feed after all of the old era, whatever its numbers", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.put(`{"a":1}`)
-		b.exec("UPDATE events SET xid = '9000000000000'") // as in the cluster that the backup is from
-		b.raiseEra()
-		b.put(`{"a":2}`)
+		b.Put(`{"a":1}`)
+		b.Exec("UPDATE events SET xid = '9000000000000'") // as in the cluster that the backup is from
+		b.RaiseEra()
+		b.Put(`{"a":2}`)
 		end, err := b.FeedEnd(t.Context())
 		require.NoError(t, err)
 		require.EqualValues(t, 2, end.Era)
-		eventually(t, "all of both eras", func() bool {
+		stores.Eventually(t, "all of both eras", func() bool {
 			events, err := b.ReadFeed(t.Context(), postgres.Cursor{}, 10)
 			return err == nil && len(events) == 3
 		})
@@ -109,22 +105,22 @@ func TestRaiseEra(t *testing.T) {
 	t.Run("waits for the writers of the old era, so that no reader passes them by", func(t *testing.T) {
 		t.Parallel()
 		b := bare(t)
-		ctx, stop := contextWithDeadline(t)
+		ctx, stop := stores.ContextWithDeadline(t)
 		defer stop()
 		watchers := []<-chan []postgres.Event{b.watcher(ctx, 1), b.watcher(ctx, 10)}
 		old := b.hold()
 		require.NoError(t, writeEvent(ctx, old, "old"))
 		raised, wrote := make(chan error, 1), make(chan error, 1)
 		go func() {
-			_, err := postgres.RaiseEra(ctx, b.url, testkit.Region)
+			_, err := postgres.RaiseEra(ctx, b.URL, testkit.Region)
 			raised <- err
 		}()
-		b.waitsForLock(1)
+		b.WaitsForLock(1)
 		go func() { // this one comes too late for the old era
-			_, err := b.Declare(ctx, writeOf(fleet.ObjectKey{Kind: fleet.KindProject, Name: "last"}), fleet.ProjectSpec{})
+			_, err := b.Declare(ctx, stores.WriteOf(fleet.ObjectKey{Kind: fleet.KindProject, Name: "last"}), fleet.ProjectSpec{})
 			wrote <- err
 		}()
-		b.waitsForLock(2)
+		b.WaitsForLock(2)
 		require.NoError(t, old.Commit(ctx))
 		require.NoError(t, <-raised)
 		require.NoError(t, <-wrote)
@@ -142,8 +138,8 @@ func TestRestored(t *testing.T) {
 	t.Parallel()
 
 	report := func(b *bench, v fleet.Version) error {
-		_, err := b.HeldBy(b.ctx(), postgres.NodeReport{Node: nodeA, Instances: []fleet.NodeInstance{{
-			Instance: press, Held: holding(fleet.Revision{Version: v, Content: jsonOf("lost")}),
+		_, err := b.HeldBy(b.Ctx(), nodes.NodeReport{Node: nodeA, Instances: []fleet.NodeInstance{{
+			Instance: stores.Press, Held: stores.Holding(fleet.Revision{Version: v, Content: stores.JSONOf("lost")}),
 		}}})
 		return err
 	}
@@ -151,39 +147,39 @@ func TestRestored(t *testing.T) {
 	t.Run("a node above the region's last number is refused until the era is raised", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.put(`{"a":1}`)
+		b.Put(`{"a":1}`)
 		require.NoError(t, report(b, fleet.Version{Era: 1, Revision: 1}))
-		refused(t, fleet.Precondition, report(b, fleet.Version{Era: 1, Revision: 2}))
-		refused(t, fleet.Precondition, report(b, fleet.Version{Era: 2, Revision: 1}))
-		require.EqualValues(t, 1, scan[int64](b, "SELECT revision FROM node_held"), "nothing of it is kept")
-		b.raiseEra()
+		stores.Refused(t, fleet.Precondition, report(b, fleet.Version{Era: 1, Revision: 2}))
+		stores.Refused(t, fleet.Precondition, report(b, fleet.Version{Era: 2, Revision: 1}))
+		require.EqualValues(t, 1, stores.Scan[int64](b, "SELECT revision FROM node_held"), "nothing of it is kept")
+		b.RaiseEra()
 		require.NoError(t, report(b, fleet.Version{Era: 1, Revision: 2}))
 	})
 
 	t.Run("a node with a name that the region never knew is refused too", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		refused(t, fleet.Precondition, report(b, fleet.Version{Era: 1, Revision: 1}))
+		stores.Refused(t, fleet.Precondition, report(b, fleet.Version{Era: 1, Revision: 1}))
 	})
 
 	t.Run("what was lost is shown as ahead, and the deployed content comes again above it", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.put(`{"a":1}`)
-		deployed := b.deploy("1").Revision
-		b.raiseEra()
+		b.Put(`{"a":1}`)
+		deployed := b.Deploy("1").Revision
+		b.RaiseEra()
 		require.NoError(t, report(b, fleet.Version{Era: 1, Revision: 7}))
 		page, _, err := b.ComparePage(t.Context(), nodeA, "", 10)
 		require.NoError(t, err)
 		require.Len(t, page, 1)
 		require.EqualValues(t, 7, page[0].Held.Version.Revision)
 		require.False(t, page[0].Expected)
-		wake, err := b.ReleaseAgain(t.Context(), nodeA, press, page[0].Snapshot.Version)
+		wake, err := b.ReleaseAgain(t.Context(), nodeA, stores.Press, page[0].Snapshot.Version)
 		require.NoError(t, err)
 		require.Equal(t, "instance.plant.press", wake)
-		d := b.deploy("2")
+		d := b.Deploy("2")
 		require.Equal(t, fleet.Version{Era: 2, Revision: 2}, d.Revision.Version)
 		require.Equal(t, deployed.Content, d.Revision.Content)
-		require.Equal(t, d.Revision, b.deployed())
+		require.Equal(t, d.Revision, b.DeployedRevision())
 	})
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// failed turns a driver error into a fleet error; what already is one stays as it is.
-func failed(doing string, err error) error {
+// Failed turns a driver error into a fleet error; what already is one stays as it is.
+func Failed(doing string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -21,10 +21,10 @@ func failed(doing string, err error) error {
 		return err
 	}
 	e := &fleet.Error{Kind: kindOf(err), Message: doing, Err: fmt.Errorf("%s: %w", doing, err)}
-	if isCode(err, bodyCollected) {
+	if IsCode(err, bodyCollected) {
 		e.Message, e.Hint = "what this refers to was collected at the same moment", "send the request again"
 	}
-	if isCode(err, zeroByte) || isCode(err, zeroInJSON) {
+	if IsCode(err, zeroByte) || IsCode(err, zeroInJSON) {
 		e.Kind, e.Message, e.Hint = fleet.Invalid, "a text with a zero byte", "no text may have one"
 	}
 	return e
@@ -39,7 +39,8 @@ const (
 // bodyCollected is what hold_bodies raises.
 const bodyCollected = "HF001"
 
-func isCode(err error, code string) bool {
+// IsCode reports whether the database refused with a code (SQLSTATE).
+func IsCode(err error, code string) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && pg.Code == code
 }
@@ -68,4 +69,22 @@ func kindOf(err error) fleet.Kind {
 	return fleet.Internal
 }
 
-func noRows(err error) bool { return errors.Is(err, pgx.ErrNoRows) }
+// NoRows reports whether a query found no row.
+func NoRows(err error) bool { return errors.Is(err, pgx.ErrNoRows) }
+
+// OrNotFound is err, or that there is no such object, with what to do.
+func OrNotFound(err error, kind, name, hint string) error {
+	if err != nil {
+		return err
+	}
+	return fleet.Errorf(fleet.NotFound, "%s %s not found", kind, name).At(kind).WithHint(hint)
+}
+
+// MissingTemplate is err, or that a field names a template that is not declared.
+func MissingTemplate(err error, name fleet.TemplateName, field string) error {
+	if !NoRows(err) {
+		return Failed("read template "+string(name), err)
+	}
+	return fleet.Errorf(fleet.NotFound, "this generation of template %s not found", name).At(field).
+		WithHint("holdfast get templates")
+}

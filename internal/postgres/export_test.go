@@ -2,51 +2,8 @@ package postgres
 
 import (
 	"context"
-	"sync/atomic"
 	"testing/fstest"
-
-	"github.com/jackc/pgx/v5"
-
-	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
-
-// MaxConns is how many connections a store has.
-const MaxConns = maxConns
-
-// HoldPlacement has nobody choose nodes until what it gives is called.
-func (s *Store) HoldPlacement(ctx context.Context) (release func() error, err error) {
-	tx, err := s.pool.Begin(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return func() error { return tx.Rollback(ctx) }, lock(ctx, db.New(tx), []fleet.ObjectKey{placementKey})
-}
-
-// WhenLooked has a function called between what each visit of a deployment sees and what it does.
-func (s *Store) WhenLooked(do func(fleet.DeploymentName)) { s.looked = do }
-
-// CountQueries has a store's reads counted from here on.
-func (s *Store) CountQueries() *atomic.Int64 {
-	c := &counted{DBTX: s.pool}
-	s.q = db.New(c)
-	return &c.n
-}
-
-type counted struct {
-	db.DBTX
-	n atomic.Int64
-}
-
-func (c *counted) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	c.n.Add(1)
-	return c.DBTX.Query(ctx, sql, args...) //nolint:rowserrcheck // the caller's to check
-}
-
-func (c *counted) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
-	c.n.Add(1)
-	return c.DBTX.QueryRow(ctx, sql, args...)
-}
 
 // Migrations gives the paths of this version's, in their order.
 func Migrations() ([]string, error) { return current.names() }
@@ -77,12 +34,12 @@ func later() schema {
 
 // OpenLater opens a database as the next version does.
 func OpenLater(ctx context.Context, url, region string) (*Store, error) {
-	return open(ctx, url, region, later().migrate)
+	return open(ctx, url, region, Parts{}, later().migrate)
 }
 
 // OpenLaterMigrated does so where an operator migrates.
 func OpenLaterMigrated(ctx context.Context, url, region string) (*Store, error) {
-	return open(ctx, url, region, later().checkMigrated)
+	return open(ctx, url, region, Parts{}, later().checkMigrated)
 }
 
 // LaterScript is what the next version's admin migrate --print prints.

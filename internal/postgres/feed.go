@@ -48,9 +48,9 @@ func ParseCursor(s string) (Cursor, error) {
 // transaction still running, so that none that commits late is ever passed over (X24). It
 // is Gone when some of what follows has been collected.
 func (s *Store) ReadFeed(ctx context.Context, after Cursor, limit int32) ([]Event, error) {
-	rows, err := s.q.ReadFeed(ctx, db.ReadFeedParams{Era: after.Era, Xid: uint64(after.Xid), Seq: after.Seq, MaxRows: limit}) //nolint:gosec // never negative
+	rows, err := s.Q.ReadFeed(ctx, db.ReadFeedParams{Era: after.Era, Xid: uint64(after.Xid), Seq: after.Seq, MaxRows: limit}) //nolint:gosec // never negative
 	if err != nil {
-		return nil, failed("read the feed", err)
+		return nil, Failed("read the feed", err)
 	}
 	if len(rows) == 0 { // also where there is a gap: the query sees both at once
 		return nil, s.FeedKept(ctx, after)
@@ -64,9 +64,9 @@ func (s *Store) ReadFeed(ctx context.Context, after Cursor, limit int32) ([]Even
 
 // FeedKept is Gone unless all that follows a cursor is kept.
 func (s *Store) FeedKept(ctx context.Context, after Cursor) error {
-	r, err := s.q.FeedHorizon(ctx)
+	r, err := s.Q.FeedHorizon(ctx)
 	if err != nil {
-		return failed("read the feed", err)
+		return Failed("read the feed", err)
 	}
 	if first := Cursor(r); after.before(first) {
 		return fleet.Errorf(fleet.Gone, "some of the events after %s are no longer stored; the oldest are after %s", after, first).
@@ -82,8 +82,8 @@ func (c Cursor) before(o Cursor) bool {
 
 // FeedEnd is the place after all that is committed now.
 func (s *Store) FeedEnd(ctx context.Context) (Cursor, error) {
-	r, err := s.q.FeedEnd(ctx)
-	return Cursor{Era: r.Era, Xid: max(0, r.Xid-1), Seq: math.MaxInt64}, failed("read the feed", err)
+	r, err := s.Q.FeedEnd(ctx)
+	return Cursor{Era: r.Era, Xid: max(0, r.Xid-1), Seq: math.MaxInt64}, Failed("read the feed", err)
 }
 
 // ListEvents lists newest first, before a cursor (zero is the end).
@@ -91,11 +91,11 @@ func (s *Store) ListEvents(ctx context.Context, before Cursor, limit int32) ([]E
 	if before == (Cursor{}) {
 		before = Cursor{Era: math.MaxInt64, Xid: math.MaxInt64, Seq: math.MaxInt64}
 	}
-	rows, err := s.q.ListEventsNewestFirst(ctx, db.ListEventsNewestFirstParams{
+	rows, err := s.Q.ListEventsNewestFirst(ctx, db.ListEventsNewestFirstParams{
 		Era: before.Era, Xid: uint64(before.Xid), Seq: before.Seq, MaxRows: limit, //nolint:gosec // never negative
 	})
 	if err != nil {
-		return nil, failed("list events", err)
+		return nil, Failed("list events", err)
 	}
 	out := make([]Event, len(rows))
 	for i, r := range rows {

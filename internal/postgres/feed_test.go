@@ -16,6 +16,8 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
+	"github.com/holdfast-io/holdfast/internal/testkit/stores"
 )
 
 // watcher reads the feed in small pages until it has seen the event of the name "last".
@@ -50,10 +52,10 @@ func (b *bench) watcher(ctx context.Context, page int32) <-chan []postgres.Event
 
 // hold begins a transaction that writes when it is told to.
 func (b *bench) hold() pgx.Tx {
-	b.t.Helper()
-	tx, err := b.raw.Begin(b.ctx())
-	require.NoError(b.t, err)
-	b.t.Cleanup(func() { _ = tx.Rollback(context.Background()) }) // does nothing when it has ended
+	b.T.Helper()
+	tx, err := b.Raw.Begin(b.Ctx())
+	require.NoError(b.T, err)
+	b.T.Cleanup(func() { _ = tx.Rollback(context.Background()) }) // does nothing when it has ended
 	return tx
 }
 
@@ -84,7 +86,7 @@ func TestFeedOrder(t *testing.T) {
 	t.Run("loses nothing of two transactions that commit in the reverse order of their numbers", func(t *testing.T) {
 		t.Parallel()
 		b := bare(t)
-		ctx, stop := contextWithDeadline(t)
+		ctx, stop := stores.ContextWithDeadline(t)
 		defer stop()
 		var watchers []<-chan []postgres.Event
 		for page := range 4 {
@@ -115,7 +117,7 @@ func TestFeedOrder(t *testing.T) {
 		for _, w := range watchers {
 			require.Equal(t, want, namesOf(<-w))
 		}
-		require.Equal(t, want, namesOf(b.feed(end)), "what ended the feed then was below all that ran")
+		require.Equal(t, want, namesOf(b.Feed(end)), "what ended the feed then was below all that ran")
 		list, err = b.ListEvents(ctx, postgres.Cursor{}, 10)
 		require.NoError(t, err)
 		require.Equal(t, []string{"last", "two", "three", "one"}, namesOf(list))
@@ -127,8 +129,8 @@ func TestFeedOrder(t *testing.T) {
 	t.Run("is each object's own when a writer that began first comes second", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.put(`{"a":0}`)
-		ctx, stop := contextWithDeadline(t)
+		b.Put(`{"a":0}`)
+		ctx, stop := stores.ContextWithDeadline(t)
 		defer stop()
 		watchers := []<-chan []postgres.Event{b.watcher(ctx, 1), b.watcher(ctx, 100)}
 		gate := b.hold()
@@ -140,21 +142,21 @@ func TestFeedOrder(t *testing.T) {
 
 		writers := make(chan error, 2)
 		for i, body := range []string{`{"a":1}`, `{"a":2}`} {
-			c := b.change(body)
+			c := b.ChangeOf(body)
 			go func() {
 				_, err := b.PutInstance(ctx, c)
 				writers <- err
 			}()
-			b.waitsForLock(i + 1)
+			b.WaitsForLock(i + 1)
 		}
-		require.Zero(t, scan[int](b, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+		require.Zero(t, stores.Scan[int](b, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
 			AND wait_event_type = 'Lock' AND backend_xid IS NOT NULL`), "waiting for the lock takes no transaction id")
 		require.NoError(t, gate.Commit(ctx))
 		require.NoError(t, <-writers)
 		require.NoError(t, <-writers)
 		_, err = early.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", lockNumber(pressKey))
 		require.NoError(t, err)
-		require.NoError(t, writeEvent(ctx, early, string(press)))
+		require.NoError(t, writeEvent(ctx, early, string(stores.Press)))
 		require.NoError(t, early.Commit(ctx))
 		last := b.hold()
 		require.NoError(t, writeEvent(ctx, last, "last"))
@@ -179,13 +181,13 @@ func TestFeedOrder(t *testing.T) {
 	t.Run("is that of the locks when two write each other's objects", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.put(`{"a":0}`)
-		b.put(`{"a":0}`, named("other"))
-		ctx, stop := contextWithDeadline(t)
+		b.Put(`{"a":0}`)
+		b.Put(`{"a":0}`, stores.Named("other"))
+		ctx, stop := stores.ContextWithDeadline(t)
 		defer stop()
 		w := b.watcher(ctx, 3)
 		x, y := b.hold(), b.hold()
-		other := fleet.InstanceKey(plant, "other")
+		other := fleet.InstanceKey(stores.Plant, "other")
 		write := func(tx pgx.Tx, k fleet.ObjectKey) {
 			_, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", lockNumber(k))
 			require.NoError(t, err)
@@ -195,13 +197,13 @@ func TestFeedOrder(t *testing.T) {
 		write(y, other)
 		done := make(chan error, 2)
 		for _, key := range []fleet.ObjectKey{pressKey, other} {
-			c := b.change(`{"a":1}`, named(key.Name))
+			c := b.ChangeOf(`{"a":1}`, stores.Named(key.Name))
 			go func() {
 				_, err := b.PutInstance(ctx, c)
 				done <- err
 			}()
 		}
-		b.waitsForLock(2)
+		b.WaitsForLock(2)
 		require.NoError(t, y.Commit(ctx))
 		require.NoError(t, <-done) // the other is changed while x still holds the press
 		require.NoError(t, x.Commit(ctx))
@@ -258,7 +260,7 @@ func compact(t *testing.T, raw json.RawMessage) string {
 func TestFeedUnderLoad(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	ctx, stop := contextWithDeadline(t)
+	ctx, stop := stores.ContextWithDeadline(t)
 	defer stop()
 	var watchers []<-chan []postgres.Event
 	for _, page := range []int32{1, 2, 5, 1000} {
@@ -266,14 +268,14 @@ func TestFeedUnderLoad(t *testing.T) {
 	}
 	const writers, rounds = 8, 12
 	objects := []string{"a", "b", "c"}
-	changes := make([][]postgres.InstanceChange, writers)
+	changes := make([][]deliveries.InstanceChange, writers)
 	for i := range changes {
 		for j := range rounds {
 			name := objects[rand.IntN(len(objects))]
-			changes[i] = append(changes[i], b.change(fmt.Sprintf(`{"a":"%d-%d"}`, i, j), named(name)))
+			changes[i] = append(changes[i], b.ChangeOf(fmt.Sprintf(`{"a":"%d-%d"}`, i, j), stores.Named(name)))
 		}
 	}
-	require.NoError(t, atOnce(writers+2, func(i int) error {
+	require.NoError(t, stores.AtOnce(writers+2, func(i int) error {
 		for j := range rounds {
 			if i < writers {
 				if _, err := b.PutInstance(ctx, changes[i][j]); err != nil {
@@ -282,14 +284,14 @@ func TestFeedUnderLoad(t *testing.T) {
 				continue
 			}
 			// One that holds its id open over the commits of others, or gives up.
-			tx, err := b.raw.Begin(ctx)
+			tx, err := b.Raw.Begin(ctx)
 			if err != nil {
 				return err
 			}
 			if err := writeEvent(ctx, tx, fmt.Sprintf("raw-%d-%d", i, j)); err != nil {
 				return err
 			}
-			w := writeOf(fleet.ObjectKey{Kind: fleet.KindProject, Name: fmt.Sprintf("p-%d-%d", i, j)})
+			w := stores.WriteOf(fleet.ObjectKey{Kind: fleet.KindProject, Name: fmt.Sprintf("p-%d-%d", i, j)})
 			if _, err := b.Declare(ctx, w, fleet.ProjectSpec{}); err != nil {
 				return err
 			}
@@ -307,7 +309,7 @@ func TestFeedUnderLoad(t *testing.T) {
 	require.NoError(t, writeEvent(ctx, last, "last"))
 	require.NoError(t, last.Commit(ctx))
 
-	want := scan[[]int64](b, "SELECT array_agg(seq ORDER BY era, xid, seq) FROM events")
+	want := stores.Scan[[]int64](b, "SELECT array_agg(seq ORDER BY era, xid, seq) FROM events")
 	require.Len(t, want, 1+writers*rounds+2*rounds+2*rounds*2/3+1)
 	for _, w := range watchers {
 		seen := <-w
@@ -372,7 +374,7 @@ func TestFeedProperty(t *testing.T) {
 			switch rapid.SampledFrom([]string{"write", "write", "commit", "rollback", "read"}).Draw(rt, "do") {
 			case "write":
 				if conns[i] == nil {
-					tx, err := b.raw.Begin(ctx)
+					tx, err := b.Raw.Begin(ctx)
 					require.NoError(rt, err)
 					conns[i] = tx
 				}
@@ -390,7 +392,7 @@ func TestFeedProperty(t *testing.T) {
 		for i := range conns {
 			end(i, true)
 		}
-		all := namesOf(b.feed(from))
+		all := namesOf(b.Feed(from))
 		require.Len(rt, all, len(committed))
 		for i := range readers {
 			read(i, 1000)
@@ -408,6 +410,6 @@ func TestCursor(t *testing.T) {
 	require.Equal(t, c, got)
 	for _, bad := range []string{"", "1", "1.2", "1.2.3.4", "1.2.x", "1.2.-3", " 1.2.3", "1.2.3 ", "01.2.3", "1.2.99999999999999999999"} {
 		_, err := postgres.ParseCursor(bad)
-		refused(t, fleet.Invalid, err)
+		stores.Refused(t, fleet.Invalid, err)
 	}
 }

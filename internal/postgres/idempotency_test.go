@@ -7,6 +7,8 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
+	"github.com/holdfast-io/holdfast/internal/testkit/stores"
 )
 
 func TestIdempotencyKey(t *testing.T) {
@@ -15,9 +17,9 @@ func TestIdempotencyKey(t *testing.T) {
 	t.Run("answers the same request from what the first one started", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		first := b.put(`{"a":1}`, keyed("k", "h"))
+		first := b.Put(`{"a":1}`, keyed("k", "h"))
 		before := b.rows()
-		again := b.put(`{"a":1}`, keyed("k", "h"))
+		again := b.Put(`{"a":1}`, keyed("k", "h"))
 		require.Equal(t, first.Operation.ID, again.Operation.ID)
 		require.Equal(t, first.After.Generation, again.After.Generation)
 		require.False(t, again.Changed)
@@ -27,64 +29,64 @@ func TestIdempotencyKey(t *testing.T) {
 	t.Run("answers also when more was asked for since", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		first := b.put(`{"a":1}`, keyed("k", "h"))
-		b.put(`{"a":2}`)
-		require.Equal(t, first.Operation.ID, b.put(`{"a":1}`, keyed("k", "h")).Operation.ID)
+		first := b.Put(`{"a":1}`, keyed("k", "h"))
+		b.Put(`{"a":2}`)
+		require.Equal(t, first.Operation.ID, b.Put(`{"a":1}`, keyed("k", "h")).Operation.ID)
 		_, want, err := b.Deployed(t.Context(), pressKey)
 		require.NoError(t, err)
-		require.Equal(t, jsonOf(`{"a":2}`).Hash, want.Content.Hash, "the repeat undid what came later")
+		require.Equal(t, stores.JSONOf(`{"a":2}`).Hash, want.Content.Hash, "the repeat undid what came later")
 	})
 
 	t.Run("is refused for another body", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.put(`{"a":1}`, keyed("k", "h"))
+		b.Put(`{"a":1}`, keyed("k", "h"))
 		before := b.rows()
-		_, err := b.PutInstance(t.Context(), b.change(`{"a":2}`, keyed("k", "other")))
-		refused(t, fleet.Conflict, err)
+		_, err := b.PutInstance(t.Context(), b.ChangeOf(`{"a":2}`, keyed("k", "other")))
+		stores.Refused(t, fleet.Conflict, err)
 		require.Equal(t, before, b.rows())
 	})
 
 	t.Run("is each person's own", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		first := b.put(`{"a":1}`, keyed("k", "h"))
-		second := b.put(`{"a":2}`, keyed("k", "other"), func(c *postgres.InstanceChange) { c.Actor = "ben" })
+		first := b.Put(`{"a":1}`, keyed("k", "h"))
+		second := b.Put(`{"a":2}`, keyed("k", "other"), func(c *deliveries.InstanceChange) { c.Actor = "ben" })
 		require.NotEqual(t, first.Operation.ID, second.Operation.ID)
 	})
 
 	t.Run("answers nobody of another project, whoever the caller is taken for", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.put(`{"a":1}`)
-		turn := turnOf(fleet.OperationEnable)
+		b.Put(`{"a":1}`)
+		turn := stores.TurnOf(fleet.OperationEnable)
 		turn.Idempotency = postgres.Idempotency{Key: "k", Hash: []byte("h")}
 		_, err := b.TurnInstance(t.Context(), turn)
 		require.NoError(t, err)
 		turn.Project = "another"
 		_, err = b.TurnInstance(t.Context(), turn)
-		refused(t, fleet.Conflict, err)
+		stores.Refused(t, fleet.Conflict, err)
 	})
 
 	t.Run("is not used up by a refusal or a dry run", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		c := b.change(`{"a":1}`, keyed("k", "h"))
+		c := b.ChangeOf(`{"a":1}`, keyed("k", "h"))
 		c.IfMatch = 99
 		_, err := b.PutInstance(t.Context(), c)
-		refused(t, fleet.Precondition, err)
-		b.put(`{"a":1}`, keyed("k", "h"), dryRun)
-		require.NotNil(t, b.put(`{"a":1}`, keyed("k", "h")).Operation)
+		stores.Refused(t, fleet.Precondition, err)
+		b.Put(`{"a":1}`, keyed("k", "h"), dryRun)
+		require.NotNil(t, b.Put(`{"a":1}`, keyed("k", "h")).Operation)
 	})
 
 	t.Run("sent many times at once starts one operation", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.put(`{"a":1}`)
+		b.Put(`{"a":1}`)
 		const senders = 8
 		ids := make([]fleet.OperationID, senders)
-		require.NoError(t, atOnce(senders, func(i int) error {
-			turn := turnOf(fleet.OperationDeploy)
+		require.NoError(t, stores.AtOnce(senders, func(i int) error {
+			turn := stores.TurnOf(fleet.OperationDeploy)
 			turn.Idempotency = postgres.Idempotency{Key: "k", Hash: []byte("h")}
 			out, err := b.TurnInstance(t.Context(), turn)
 			if err == nil {
@@ -95,17 +97,17 @@ func TestIdempotencyKey(t *testing.T) {
 		for _, id := range ids {
 			require.Equal(t, ids[0], id)
 		}
-		require.Equal(t, 2, scan[int](b, "SELECT count(*) FROM operations"), "the PUT's and one more")
+		require.Equal(t, 2, stores.Scan[int](b, "SELECT count(*) FROM operations"), "the PUT's and one more")
 	})
 
 	t.Run("sent at once for two objects is taken by one of them", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		changes := []postgres.InstanceChange{
-			b.change(`{"a":1}`, keyed("k", "one"), named("one")), b.change(`{"a":1}`, keyed("k", "two"), named("two")),
+		changes := []deliveries.InstanceChange{
+			b.ChangeOf(`{"a":1}`, keyed("k", "one"), stores.Named("one")), b.ChangeOf(`{"a":1}`, keyed("k", "two"), stores.Named("two")),
 		}
 		refusals := make(chan error, 2)
-		require.NoError(t, atOnce(2, func(i int) error {
+		require.NoError(t, stores.AtOnce(2, func(i int) error {
 			_, err := b.PutInstance(t.Context(), changes[i])
 			refusals <- err
 			return nil
@@ -116,14 +118,14 @@ func TestIdempotencyKey(t *testing.T) {
 		} else {
 			require.NoError(t, two)
 		}
-		refused(t, fleet.Conflict, one)
-		require.Equal(t, 1, scan[int](b, "SELECT count(*) FROM operations"))
+		stores.Refused(t, fleet.Conflict, one)
+		require.Equal(t, 1, stores.Scan[int](b, "SELECT count(*) FROM operations"))
 	})
 
 	t.Run("holds for declared objects too", func(t *testing.T) {
 		t.Parallel()
 		b := bare(t)
-		w := writeOf(fleet.ObjectKey{Kind: fleet.KindProject, Name: "new"})
+		w := stores.WriteOf(fleet.ObjectKey{Kind: fleet.KindProject, Name: "new"})
 		w.Idempotency = postgres.Idempotency{Key: "k", Hash: []byte("h")}
 		first, err := b.Declare(t.Context(), w, fleet.ProjectSpec{})
 		require.NoError(t, err)
@@ -132,7 +134,7 @@ func TestIdempotencyKey(t *testing.T) {
 		require.Equal(t, first.After.ResourceVersion, again.After.ResourceVersion)
 		w.Idempotency.Hash = []byte("other")
 		_, err = b.Declare(t.Context(), w, fleet.ProjectSpec{})
-		refused(t, fleet.Conflict, err)
+		stores.Refused(t, fleet.Conflict, err)
 	})
 }
 
@@ -140,8 +142,8 @@ func TestIdempotencyKey(t *testing.T) {
 func TestDoorRun(t *testing.T) {
 	t.Parallel()
 
-	byDoor := func(workflow, run string) postgres.InstanceTurn {
-		turn := turnOf(fleet.OperationDeploy)
+	byDoor := func(workflow, run string) deliveries.InstanceTurn {
+		turn := stores.TurnOf(fleet.OperationDeploy)
 		turn.Door = postgres.Door{Workflow: workflow, Run: run}
 		return turn
 	}
@@ -149,10 +151,10 @@ func TestDoorRun(t *testing.T) {
 	t.Run("asks once, however often its activity runs", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.put(`{"a":1}`)
+		b.Put(`{"a":1}`)
 		const tries = 8
 		ids := make([]fleet.OperationID, tries)
-		require.NoError(t, atOnce(tries, func(i int) error {
+		require.NoError(t, stores.AtOnce(tries, func(i int) error {
 			out, err := b.TurnInstance(t.Context(), byDoor("mine", "r1"))
 			if err == nil {
 				ids[i] = out.Operation.ID
@@ -167,9 +169,9 @@ func TestDoorRun(t *testing.T) {
 	t.Run("is another request in another run, or under another id", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.put(`{"a":1}`)
+		b.Put(`{"a":1}`)
 		ids := map[fleet.OperationID]bool{}
-		for _, turn := range []postgres.InstanceTurn{byDoor("mine", "r1"), byDoor("mine", "r2"), byDoor("yours", "r1")} {
+		for _, turn := range []deliveries.InstanceTurn{byDoor("mine", "r1"), byDoor("mine", "r2"), byDoor("yours", "r1")} {
 			out, err := b.TurnInstance(t.Context(), turn)
 			require.NoError(t, err)
 			ids[out.Operation.ID] = true
@@ -180,7 +182,7 @@ func TestDoorRun(t *testing.T) {
 	t.Run("is told the end until it is known", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.put(`{"a":1}`)
+		b.Put(`{"a":1}`)
 		out, err := b.TurnInstance(t.Context(), byDoor("mine", "r1"))
 		require.NoError(t, err)
 		untold := func(subject string) []postgres.Operation {
@@ -189,7 +191,7 @@ func TestDoorRun(t *testing.T) {
 			return list
 		}
 		require.Empty(t, untold(""), "it runs")
-		b.deploy("1")
+		b.Deploy("1")
 		for _, of := range []string{"", "instance.plant.press"} {
 			list := untold(of)
 			require.Len(t, list, 1, "the PUT had no door")

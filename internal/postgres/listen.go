@@ -32,26 +32,26 @@ func (e *Ends) Of(id fleet.OperationID) <-chan struct{} {
 
 // Listen works until ctx ends or the connection breaks.
 func (e *Ends) Listen(ctx context.Context) error {
-	return e.store.listen(ctx, "holdfast_operation", func() {}, func(id string) { e.ended(fleet.OperationID(id)) })
+	return e.store.Listen(ctx, "holdfast_operation", func() {}, func(id string) { e.ended(fleet.OperationID(id)) })
 }
 
-// listen calls heard with the notifications of a channel, until ctx ends or the connection breaks.
+// Listen calls heard with the notifications of a channel, until ctx ends or the connection breaks.
 // Began is called once nothing is missed any more.
-func (s *Store) listen(ctx context.Context, channel string, began func(), heard func(payload string)) error {
-	conn, err := s.pool.Acquire(ctx)
+func (s *Store) Listen(ctx context.Context, channel string, began func(), heard func(payload string)) error {
+	conn, err := s.Pool.Acquire(ctx)
 	if err != nil {
-		return failed("listen on "+channel, err)
+		return Failed("listen on "+channel, err)
 	}
 	defer conn.Release()
 	if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
-		return failed("listen on "+channel, err)
+		return Failed("listen on "+channel, err)
 	}
 	began()
 	for {
 		n, err := conn.Conn().WaitForNotification(ctx)
 		if err != nil {
 			conn.Conn().Close(context.WithoutCancel(ctx)) //nolint:errcheck // it is broken or in mid-wait: not for the pool
-			return failed("listen on "+channel, err)
+			return Failed("listen on "+channel, err)
 		}
 		heard(n.Payload)
 	}

@@ -10,23 +10,25 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/store"
 	"github.com/holdfast-io/holdfast/internal/testkit"
+	"github.com/holdfast-io/holdfast/internal/testkit/stores"
 )
 
 // virgin gives an empty database, and a connection to it.
 func virgin(t *testing.T) (url string, conn *pgx.Conn) {
 	t.Helper()
 	b := bare(t)
-	base := scan[string](b, "SELECT current_database()")
+	base := stores.Scan[string](b, "SELECT current_database()")
 	name := "virgin_" + base
-	b.exec("CREATE DATABASE " + name + " TEMPLATE template0")
-	url = strings.Replace(b.url, base, name, 1)
+	b.Exec("CREATE DATABASE " + name + " TEMPLATE template0")
+	url = strings.Replace(b.URL, base, name, 1)
 	conn, err := pgx.Connect(t.Context(), url)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())
 		_ = conn.Close(ctx) // the database goes
-		_, err := b.raw.Exec(ctx, "DROP DATABASE "+name+" WITH (FORCE)")
+		_, err := b.Raw.Exec(ctx, "DROP DATABASE "+name+" WITH (FORCE)")
 		require.NoError(t, err)
 	})
 	return url, conn
@@ -53,13 +55,13 @@ func TestMigrations(t *testing.T) {
 		t.Parallel()
 		url, conn := virgin(t)
 		open := func(int) error {
-			s, err := postgres.Open(t.Context(), url, testkit.Region)
+			s, err := store.Open(t.Context(), url, testkit.Region)
 			if err == nil {
 				s.Close()
 			}
 			return err
 		}
-		require.NoError(t, atOnce(8, open))
+		require.NoError(t, stores.AtOnce(8, open))
 		require.NoError(t, open(0))
 		require.Equal(t, files, recorded(t, conn))
 	})
@@ -67,22 +69,22 @@ func TestMigrations(t *testing.T) {
 	t.Run("of the next version are added, and the one before serves on (X26)", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		s, err := postgres.OpenLater(t.Context(), b.url, testkit.Region)
+		s, err := postgres.OpenLater(t.Context(), b.URL, testkit.Region)
 		require.NoError(t, err)
 		s.Close()
-		require.Equal(t, 7, scan[int](b, "SELECT DISTINCT made FROM nodes"), "what was there is kept")
-		require.Equal(t, next, scan[[]string](b, "SELECT array_agg(name ORDER BY name) FROM schema_migrations"))
+		require.Equal(t, 7, stores.Scan[int](b, "SELECT DISTINCT made FROM nodes"), "what was there is kept")
+		require.Equal(t, next, stores.Scan[[]string](b, "SELECT array_agg(name ORDER BY name) FROM schema_migrations"))
 		require.NoError(t, b.reopen(testkit.Region))
-		b.put(`{"a":1}`)
+		b.Put(`{"a":1}`)
 	})
 
 	t.Run("that fail leave nothing", func(t *testing.T) {
 		t.Parallel()
 		b := bare(t)
-		b.exec("ALTER TABLE nodes ADD COLUMN made text")
-		_, err := postgres.OpenLater(t.Context(), b.url, testkit.Region)
-		refused(t, fleet.Internal, err)
-		require.Equal(t, files, scan[[]string](b, "SELECT array_agg(name ORDER BY name) FROM schema_migrations"))
+		b.Exec("ALTER TABLE nodes ADD COLUMN made text")
+		_, err := postgres.OpenLater(t.Context(), b.URL, testkit.Region)
+		stores.Refused(t, fleet.Internal, err)
+		require.Equal(t, files, stores.Scan[[]string](b, "SELECT array_agg(name ORDER BY name) FROM schema_migrations"))
 	})
 }
 
@@ -101,15 +103,15 @@ func TestForeignSchema(t *testing.T) {
 			url, conn := virgin(t)
 			_, err := conn.Exec(t.Context(), make)
 			require.NoError(t, err)
-			for _, open := range []func(context.Context, string, string) (*postgres.Store, error){postgres.Open, postgres.OpenMigrated} {
+			for _, open := range []func(context.Context, string, string) (*store.Store, error){store.Open, store.OpenMigrated} {
 				_, err := open(t.Context(), url, testkit.Region)
-				refused(t, fleet.Precondition, err)
+				stores.Refused(t, fleet.Precondition, err)
 				require.ErrorContains(t, err, "an unreleased build")
 			}
 			_, err = postgres.MigrationScript(t.Context(), url)
-			refused(t, fleet.Precondition, err)
+			stores.Refused(t, fleet.Precondition, err)
 			_, err = postgres.RaiseEra(t.Context(), url, testkit.Region)
-			refused(t, fleet.Precondition, err)
+			stores.Refused(t, fleet.Precondition, err)
 			var tables int
 			require.NoError(t, conn.QueryRow(t.Context(), "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'").Scan(&tables))
 			require.Equal(t, 1, tables, "nothing was changed")
@@ -118,7 +120,14 @@ func TestForeignSchema(t *testing.T) {
 	}
 }
 
-type openStore = func(ctx context.Context, url, region string) (*postgres.Store, error)
+type openStore = func(ctx context.Context, url, region string) (interface{ Close() }, error)
+
+// opens opens the kernel alone or the whole store.
+func opens[S interface{ Close() }](open func(ctx context.Context, url, region string) (S, error)) openStore {
+	return func(ctx context.Context, url, region string) (interface{ Close() }, error) {
+		return open(ctx, url, region)
+	}
+}
 
 // N72: what is printed brings a database from where it is to this version, and records it.
 func TestMigrationScript(t *testing.T) {
@@ -135,9 +144,9 @@ func TestMigrationScript(t *testing.T) {
 		open    []openStore // the first does not migrate
 		becomes []string
 	}{
-		"an empty database":                      {false, postgres.MigrationScript, []openStore{postgres.OpenMigrated, postgres.Open}, files},
-		"an empty database, of the next version": {false, postgres.LaterScript, []openStore{postgres.OpenLaterMigrated, postgres.OpenMigrated, postgres.OpenLater}, next},
-		"the version before":                     {true, postgres.LaterScript, []openStore{postgres.OpenLaterMigrated, postgres.OpenMigrated, postgres.OpenLater}, next},
+		"an empty database":                      {false, postgres.MigrationScript, []openStore{opens(store.OpenMigrated), opens(store.Open)}, files},
+		"an empty database, of the next version": {false, postgres.LaterScript, []openStore{opens(postgres.OpenLaterMigrated), opens(store.OpenMigrated), opens(postgres.OpenLater)}, next},
+		"the version before":                     {true, postgres.LaterScript, []openStore{opens(postgres.OpenLaterMigrated), opens(store.OpenMigrated), opens(postgres.OpenLater)}, next},
 	} {
 		t.Run("of "+what, func(t *testing.T) {
 			t.Parallel()
@@ -150,7 +159,7 @@ func TestMigrationScript(t *testing.T) {
 				require.NoError(t, err)
 			}
 			_, err := c.open[0](ctx, url, testkit.Region)
-			refused(t, fleet.Precondition, err)
+			stores.Refused(t, fleet.Precondition, err)
 			require.ErrorContains(t, err, "this version needs "+strings.TrimSuffix(strings.TrimPrefix(c.becomes[len(c.becomes)-1], "migrations/"), ".sql"))
 
 			script, err := c.script(ctx, url)

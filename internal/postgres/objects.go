@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -43,21 +44,21 @@ type Written struct {
 	Changed       bool
 }
 
-// lockID is the advisory lock of an object. Locks assign no transaction id, so the order
+// LockID is the advisory lock of an object. Locks assign no transaction id, so the order
 // of the feed within one object is the order in which its writers got the lock.
-func lockID(k fleet.ObjectKey) int64 {
+func LockID(k fleet.ObjectKey) int64 {
 	sum := sha256.Sum256([]byte(k.String()))
 	return int64(binary.BigEndian.Uint64(sum[:8])) //nolint:gosec // any 64 bits will do
 }
 
-// lock takes the locks of a transaction in sorted order, before its first write.
-func lock(ctx context.Context, q *db.Queries, exclusive []fleet.ObjectKey, shared ...fleet.ObjectKey) error {
+// Lock takes the locks of a transaction in sorted order, before its first write.
+func Lock(ctx context.Context, q *db.Queries, exclusive []fleet.ObjectKey, shared ...fleet.ObjectKey) error {
 	ids := map[int64]bool{}
 	for _, k := range shared {
-		ids[lockID(k)] = false
+		ids[LockID(k)] = false
 	}
 	for _, k := range exclusive {
-		ids[lockID(k)] = true
+		ids[LockID(k)] = true
 	}
 	for _, id := range slices.Sorted(maps.Keys(ids)) {
 		take := q.LockShared
@@ -65,26 +66,27 @@ func lock(ctx context.Context, q *db.Queries, exclusive []fleet.ObjectKey, share
 			take = q.LockExclusive
 		}
 		if err := take(ctx, id); err != nil {
-			return failed("lock object", err)
+			return Failed("lock object", err)
 		}
 	}
 	return nil
 }
 
-// find reads an object; nil when there is none.
-func find(ctx context.Context, q *db.Queries, k fleet.ObjectKey) (*fleet.Object, error) {
+// Find reads an object; nil when there is none.
+func Find(ctx context.Context, q *db.Queries, k fleet.ObjectKey) (*fleet.Object, error) {
 	row, err := q.GetObject(ctx, db.GetObjectParams{Kind: string(k.Kind), Scope: k.Scope, Name: k.Name})
-	if noRows(err) {
+	if NoRows(err) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, failed("read "+k.String(), err)
+		return nil, Failed("read "+k.String(), err)
 	}
-	o := objectOf(row)
+	o := ObjectOf(row)
 	return &o, nil
 }
 
-func objectOf(r db.Object) fleet.Object {
+// ObjectOf is a row as an object.
+func ObjectOf(r db.Object) fleet.Object {
 	o := fleet.Object{
 		ObjectKey: fleet.ObjectKey{Kind: fleet.ObjectKind(r.Kind), Scope: r.Scope, Name: r.Name},
 		UID:       r.Uid, Project: fleet.ProjectName(r.Project), Generation: r.Generation,
@@ -97,19 +99,19 @@ func objectOf(r db.Object) fleet.Object {
 	return o
 }
 
-// write is the one write path: check the precondition, raise the generation when the spec
+// Write is the one write path: check the precondition, raise the generation when the spec
 // changed, compute syncing, and append the event. The caller holds the object's lock.
-func (s *Store) write(ctx context.Context, q *db.Queries, w Write, spec any) (Written, error) {
-	before, err := find(ctx, q, w.Key)
+func (s *Store) Write(ctx context.Context, q *db.Queries, w Write, spec any) (Written, error) {
+	before, err := Find(ctx, q, w.Key)
 	if err != nil {
 		return Written{}, err
 	}
-	if err := checkMatch(w, before); err != nil {
+	if err := CheckMatch(w, before); err != nil {
 		return Written{}, err
 	}
 	body, err := json.Marshal(spec)
 	if err != nil {
-		return Written{}, failed("write the spec of "+w.Key.String(), err)
+		return Written{}, Failed("write the spec of "+w.Key.String(), err)
 	}
 	if before == nil {
 		return s.create(ctx, q, w, body)
@@ -121,7 +123,8 @@ func (s *Store) write(ctx context.Context, q *db.Queries, w Write, spec any) (Wr
 	return s.update(ctx, q, w, before, body)
 }
 
-func checkMatch(w Write, before *fleet.Object) error {
+// CheckMatch refuses a write that expects another version of the object.
+func CheckMatch(w Write, before *fleet.Object) error {
 	switch {
 	case w.IfMatch == 0:
 		return nil
@@ -139,13 +142,14 @@ func checkMatch(w Write, before *fleet.Object) error {
 	return nil
 }
 
-func (s *Store) syncing() (json.RawMessage, error) {
-	return json.Marshal(fleet.Syncing{OwningRegion: s.region, Regions: []string{s.region}})
+// Syncing is the owner of an object that this region declares.
+func (s *Store) Syncing() (json.RawMessage, error) {
+	return json.Marshal(fleet.Syncing{OwningRegion: s.Region, Regions: []string{s.Region}})
 }
 
 func (s *Store) create(ctx context.Context, q *db.Queries, w Write, spec json.RawMessage) (Written, error) {
 	if w.Key.Kind != fleet.KindProject {
-		if err := keepProject(ctx, q, w.Project); err != nil {
+		if err := KeepProject(ctx, q, w.Project); err != nil {
 			return Written{}, err
 		}
 	}
@@ -157,7 +161,7 @@ func (s *Store) create(ctx context.Context, q *db.Queries, w Write, spec json.Ra
 	if w.Key.Kind == fleet.KindTemplate { // generations of a template are referred to for ever
 		last, err := q.LastTemplateGeneration(ctx, w.Key.Name)
 		if err != nil {
-			return Written{}, failed("read template generations", err)
+			return Written{}, Failed("read template generations", err)
 		}
 		generation = last + 1
 	}
@@ -166,9 +170,9 @@ func (s *Store) create(ctx context.Context, q *db.Queries, w Write, spec json.Ra
 		Labels: labels, Generation: generation, Spec: spec, Syncing: syncing, CreatedBy: w.Actor,
 	})
 	if err != nil {
-		return Written{}, failed("create "+w.Key.String(), err)
+		return Written{}, Failed("create "+w.Key.String(), err)
 	}
-	after := objectOf(row)
+	after := ObjectOf(row)
 	err = appendEvent(ctx, q, "created", w.Actor, nil, &after)
 	return Written{After: &after, Changed: true}, err
 }
@@ -178,8 +182,8 @@ func (s *Store) update(ctx context.Context, q *db.Queries, w Write, before *flee
 	if err != nil {
 		return Written{}, err
 	}
-	sameSpec := sameJSON(before.Spec, spec)
-	if sameSpec && maps.Equal(before.Labels, w.Labels) && before.DeletingSince == nil && sameJSON(before.Syncing, syncing) {
+	sameSpec := SameJSON(before.Spec, spec)
+	if sameSpec && maps.Equal(before.Labels, w.Labels) && before.DeletingSince == nil && SameJSON(before.Syncing, syncing) {
 		return Written{Before: before, After: before}, nil
 	}
 	p := db.UpdateObjectParams{
@@ -188,7 +192,7 @@ func (s *Store) update(ctx context.Context, q *db.Queries, w Write, before *flee
 	}
 	if before.DeletingSince != nil { // a PUT over a delete makes a new object
 		if p.Uid, err = q.NewUID(ctx); err != nil {
-			return Written{}, failed("make a uid", err)
+			return Written{}, Failed("make a uid", err)
 		}
 	}
 	if !sameSpec || before.DeletingSince != nil {
@@ -200,32 +204,32 @@ func (s *Store) update(ctx context.Context, q *db.Queries, w Write, before *flee
 func saveUpdate(ctx context.Context, q *db.Queries, p db.UpdateObjectParams, event, actor string, before *fleet.Object) (Written, error) {
 	row, err := q.UpdateObject(ctx, p)
 	if err != nil {
-		return Written{}, failed("update "+before.String(), err)
+		return Written{}, Failed("update "+before.String(), err)
 	}
-	after := objectOf(row)
+	after := ObjectOf(row)
 	err = appendEvent(ctx, q, event, actor, before, &after)
 	return Written{Before: before, After: &after, Changed: true}, err
 }
 
 func (s *Store) parts(w Write) (syncing, labels json.RawMessage, err error) {
-	if syncing, err = s.syncing(); err != nil {
-		return nil, nil, failed("compute syncing", err)
+	if syncing, err = s.Syncing(); err != nil {
+		return nil, nil, Failed("compute syncing", err)
 	}
 	if w.Labels == nil {
 		return syncing, json.RawMessage("{}"), nil
 	}
 	labels, err = json.Marshal(w.Labels)
-	return syncing, labels, failed("write labels", err)
+	return syncing, labels, Failed("write labels", err)
 }
 
-// markDeleting gives an object its deletion mark; it goes when its nodes have confirmed.
-func markDeleting(ctx context.Context, q *db.Queries, actor string, before *fleet.Object, now time.Time) (Written, error) {
+// MarkDeleting gives an object its deletion mark; it goes when its nodes have confirmed.
+func MarkDeleting(ctx context.Context, q *db.Queries, actor string, before *fleet.Object, now time.Time) (Written, error) {
 	if before.DeletingSince != nil {
 		return Written{Before: before, After: before}, nil
 	}
 	labels, err := json.Marshal(before.Labels)
 	if err != nil {
-		return Written{}, failed("write labels", err)
+		return Written{}, Failed("write labels", err)
 	}
 	return saveUpdate(ctx, q, db.UpdateObjectParams{
 		Kind: string(before.Kind), Scope: before.Scope, Name: before.Name, Uid: before.UID, Labels: labels,
@@ -233,35 +237,35 @@ func markDeleting(ctx context.Context, q *db.Queries, actor string, before *flee
 	}, "deleting", actor, before)
 }
 
-// remove takes an object out of the table.
-func remove(ctx context.Context, q *db.Queries, actor string, before *fleet.Object) error {
+// Remove takes an object out of the table.
+func Remove(ctx context.Context, q *db.Queries, actor string, before *fleet.Object) error {
 	if err := appendEvent(ctx, q, "deleted", actor, before, nil); err != nil {
 		return err
 	}
 	err := q.DeleteObject(ctx, db.DeleteObjectParams{Kind: string(before.Kind), Scope: before.Scope, Name: before.Name})
-	return failed("delete "+before.String(), err)
+	return Failed("delete "+before.String(), err)
 }
 
 // appendEvent writes the pair to the feed; the event's number is the object's new
 // resource version.
 func appendEvent(ctx context.Context, q *db.Queries, kind, actor string, before, after *fleet.Object) error {
 	if after == nil {
-		return failed("append event", q.AppendEvent(ctx, db.AppendEventParams{
+		return Failed("append event", q.AppendEvent(ctx, db.AppendEventParams{
 			Type: kind, Kind: string(before.Kind), Project: string(before.Project), Scope: before.Scope, Name: before.Name,
-			Uid: before.UID, Generation: before.Generation, Actor: actor, Before: declared(before),
+			Uid: before.UID, Generation: before.Generation, Actor: actor, Before: Declared(before),
 		}))
 	}
 	seq, err := q.AppendChange(ctx, db.AppendChangeParams{
 		Type: kind, Kind: string(after.Kind), Project: string(after.Project), Scope: after.Scope, Name: after.Name,
-		Uid: after.UID, Generation: after.Generation, Actor: actor, Before: declared(before), After: declared(after),
+		Uid: after.UID, Generation: after.Generation, Actor: actor, Before: Declared(before), After: Declared(after),
 	})
 	after.ResourceVersion = seq
-	return failed("append event", err)
+	return Failed("append event", err)
 }
 
-// appendStatus writes to the feed what the region knew of an object before and what it knows after
+// AppendStatus writes to the feed what the region knew of an object before and what it knows after
 // (X17); p names the object and who changed it. before is nil where nothing was known.
-func appendStatus(ctx context.Context, q *db.Queries, p db.AppendEventParams, before, after any) error {
+func AppendStatus(ctx context.Context, q *db.Queries, p db.AppendEventParams, before, after any) error {
 	p.Type = "status"
 	for _, side := range []struct {
 		of   any
@@ -269,17 +273,17 @@ func appendStatus(ctx context.Context, q *db.Queries, p db.AppendEventParams, be
 	}{{before, &p.Before}, {after, &p.After}} {
 		b, err := json.Marshal(side.of)
 		if err != nil {
-			return failed("write the status event", err)
+			return Failed("write the status event", err)
 		}
 		if string(b) != "null" {
 			*side.into = b
 		}
 	}
-	return failed("append event", q.AppendEvent(ctx, p))
+	return Failed("append event", q.AppendEvent(ctx, p))
 }
 
-// declared is the part of an object that a person declares, as events show it.
-func declared(o *fleet.Object) json.RawMessage {
+// Declared is the part of an object that a person declares, as events show it.
+func Declared(o *fleet.Object) json.RawMessage {
 	if o == nil {
 		return nil
 	}
@@ -293,8 +297,8 @@ func declared(o *fleet.Object) json.RawMessage {
 	return b
 }
 
-// sameJSON compares two documents that this package wrote; jsonb orders keys its own way.
-func sameJSON(a, b json.RawMessage) bool {
+// SameJSON compares two documents that this package wrote; jsonb orders keys its own way.
+func SameJSON(a, b json.RawMessage) bool {
 	var x, y any
 	if json.Unmarshal(a, &x) != nil || json.Unmarshal(b, &y) != nil {
 		return false
@@ -302,4 +306,42 @@ func sameJSON(a, b json.RawMessage) bool {
 	ca, errA := json.Marshal(x)
 	cb, errB := json.Marshal(y)
 	return errA == nil && errB == nil && bytes.Equal(ca, cb)
+}
+
+// RegionActor is the actor of what the region does by itself.
+const RegionActor = "region"
+
+// KindNode is the kind of a node in events and locks. It is not declared by itself: its site
+// does.
+const KindNode fleet.ObjectKind = "node"
+
+// NodeKey is the key of a node in events and locks.
+func NodeKey(n db.Node) fleet.ObjectKey {
+	return fleet.ObjectKey{Kind: KindNode, Scope: n.Site, Name: n.Name}
+}
+
+// LockKeys takes advisory locks in sorted order with one statement; those that are set are
+// shared.
+func LockKeys(ctx context.Context, q *db.Queries, shared map[int64]bool) error {
+	p := db.LockKeysParams{Keys: slices.Sorted(maps.Keys(shared))}
+	for _, k := range p.Keys {
+		p.Shared = append(p.Shared, shared[k])
+	}
+	return Failed("lock", q.LockKeys(ctx, p))
+}
+
+// LinkLock is the number of an advisory lock on parts that are no object.
+func LinkLock(parts ...string) int64 {
+	h := sha256.New()
+	for _, p := range append([]string{"link"}, parts...) {
+		h.Write([]byte(p + "\x00"))
+	}
+	return int64(binary.BigEndian.Uint64(h.Sum(nil)[:8])) //nolint:gosec // a lock's number is any
+}
+
+// Marked is an earlier spec with the secret marks that its instance has now.
+func Marked(earlier, now json.RawMessage) (fleet.InstanceSpec, error) {
+	var to, from fleet.InstanceSpec
+	err := errors.Join(json.Unmarshal(earlier, &to), json.Unmarshal(now, &from))
+	return to.KeepMarks(from), Failed("read the spec", err)
 }

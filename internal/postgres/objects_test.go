@@ -8,14 +8,16 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
+	"github.com/holdfast-io/holdfast/internal/testkit/stores"
 )
 
 // rows counts all that a write could leave behind.
 func (b *bench) rows() map[string]int {
-	b.t.Helper()
+	b.T.Helper()
 	out := map[string]int{}
 	for _, table := range []string{"objects", "events", "outbox", "revisions", "operations", "subjects", "idempotency"} {
-		out[table] = scan[int](b, "SELECT count(*) FROM "+table)
+		out[table] = stores.Scan[int](b, "SELECT count(*) FROM "+table)
 	}
 	return out
 }
@@ -27,55 +29,55 @@ func TestGeneration(t *testing.T) {
 	t.Run("rises with each change of the spec and with nothing else", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		require.EqualValues(t, 1, b.put(`{"a":1}`).After.Generation)
-		relabelled := b.put(`{"a":1}`, labelled(map[string]string{"line": "3"}))
+		require.EqualValues(t, 1, b.Put(`{"a":1}`).After.Generation)
+		relabelled := b.Put(`{"a":1}`, stores.Labelled(map[string]string{"line": "3"}))
 		require.EqualValues(t, 1, relabelled.After.Generation, "labels only")
 		require.Nil(t, relabelled.Operation, "labels concern no node")
-		again := b.put(`{"a":1}`, labelled(map[string]string{"line": "3"}))
+		again := b.Put(`{"a":1}`, stores.Labelled(map[string]string{"line": "3"}))
 		require.EqualValues(t, 1, again.After.Generation)
 		require.False(t, again.Changed)
 		require.Nil(t, again.Operation, "nothing had to be started")
-		require.EqualValues(t, 2, b.put(`{"a":2}`).After.Generation)
-		require.EqualValues(t, 3, b.put(`{"a":2}`, as(fleet.DurabilityAsync)).After.Generation)
-		require.EqualValues(t, 4, b.turn(fleet.OperationDisable).After.Generation)
-		require.EqualValues(t, 4, b.turn(fleet.OperationDisable).After.Generation, "it is disabled already")
-		require.EqualValues(t, 5, b.turn(fleet.OperationDelete).After.Generation)
+		require.EqualValues(t, 2, b.Put(`{"a":2}`).After.Generation)
+		require.EqualValues(t, 3, b.Put(`{"a":2}`, stores.As(fleet.DurabilityAsync)).After.Generation)
+		require.EqualValues(t, 4, b.Turn(fleet.OperationDisable).After.Generation)
+		require.EqualValues(t, 4, b.Turn(fleet.OperationDisable).After.Generation, "it is disabled already")
+		require.EqualValues(t, 5, b.Turn(fleet.OperationDelete).After.Generation)
 	})
 
 	t.Run("counts every one of many changes made at once", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		const writers = 20
-		changes := make([]postgres.InstanceChange, writers)
+		changes := make([]deliveries.InstanceChange, writers)
 		for i := range changes {
-			changes[i] = b.change(string(rune('a' + i)))
+			changes[i] = b.ChangeOf(string(rune('a' + i)))
 		}
-		require.NoError(t, atOnce(writers, func(i int) error {
+		require.NoError(t, stores.AtOnce(writers, func(i int) error {
 			_, err := b.PutInstance(t.Context(), changes[i])
 			return err
 		}))
 		o, err := b.GetObject(t.Context(), pressKey)
 		require.NoError(t, err)
 		require.EqualValues(t, writers, o.Generation)
-		require.Equal(t, writers, scan[int](b, "SELECT count(DISTINCT generation) FROM revisions"))
+		require.Equal(t, writers, stores.Scan[int](b, "SELECT count(DISTINCT generation) FROM revisions"))
 	})
 
 	t.Run("of a template goes on after it was deleted, for specs pin it", func(t *testing.T) {
 		t.Parallel()
 		b := bare(t)
-		w := writeOf(fleet.ObjectKey{Kind: fleet.KindTemplate, Name: "base"})
-		first, err := b.Declare(t.Context(), w, b.base(`{}`))
+		w := stores.WriteOf(fleet.ObjectKey{Kind: fleet.KindTemplate, Name: "base"})
+		first, err := b.Declare(t.Context(), w, b.TemplateOf(`{}`))
 		require.NoError(t, err)
 		require.EqualValues(t, 1, first.After.Generation)
 		_, err = b.DeleteDeclared(t.Context(), w)
 		require.NoError(t, err)
-		second, err := b.Declare(t.Context(), w, b.base(`{"b":1}`))
+		second, err := b.Declare(t.Context(), w, b.TemplateOf(`{"b":1}`))
 		require.NoError(t, err)
 		require.EqualValues(t, 2, second.After.Generation)
 		old, generation, err := b.TemplateSpec(t.Context(), "base", 1)
 		require.NoError(t, err)
 		require.EqualValues(t, 1, generation)
-		require.Equal(t, jsonOf(`{}`), old.Base)
+		require.Equal(t, stores.JSONOf(`{}`), old.Base)
 	})
 }
 
@@ -85,54 +87,54 @@ func TestIfMatch(t *testing.T) {
 	t.Run("lets the change through that knows the newest resource version", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		first := b.put(`{"a":1}`).After
-		c := b.change(`{"a":2}`)
+		first := b.Put(`{"a":1}`).After
+		c := b.ChangeOf(`{"a":2}`)
 		c.IfMatch = first.ResourceVersion
 		second, err := b.PutInstance(t.Context(), c)
 		require.NoError(t, err)
 		require.Greater(t, second.After.ResourceVersion, first.ResourceVersion)
-		require.Equal(t, second.After.ResourceVersion, b.feed(postgres.Cursor{})[2].Cursor.Seq, "it is the number of the event")
+		require.Equal(t, second.After.ResourceVersion, b.Feed(postgres.Cursor{})[2].Cursor.Seq, "it is the number of the event")
 	})
 
 	t.Run("refuses an older one, and stores nothing", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		first := b.put(`{"a":1}`).After
-		b.put(`{"a":2}`)
+		first := b.Put(`{"a":1}`).After
+		b.Put(`{"a":2}`)
 		before := b.rows()
-		c := b.change(`{"a":3}`)
+		c := b.ChangeOf(`{"a":3}`)
 		c.IfMatch = first.ResourceVersion
 		_, err := b.PutInstance(t.Context(), c)
-		refused(t, fleet.Precondition, err)
-		turn := turnOf(fleet.OperationDelete)
+		stores.Refused(t, fleet.Precondition, err)
+		turn := stores.TurnOf(fleet.OperationDelete)
 		turn.IfMatch = first.ResourceVersion
 		_, err = b.TurnInstance(t.Context(), turn)
-		refused(t, fleet.Precondition, err)
+		stores.Refused(t, fleet.Precondition, err)
 		require.Equal(t, before, b.rows())
 	})
 
 	t.Run("refuses one of an object that is not there", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		c := b.change(`{"a":1}`)
+		c := b.ChangeOf(`{"a":1}`)
 		c.IfMatch = 7
 		_, err := b.PutInstance(t.Context(), c)
-		refused(t, fleet.Precondition, err)
+		stores.Refused(t, fleet.Precondition, err)
 	})
 
 	t.Run("for any version wants one that is there at the moment of the write", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		c := b.change(`{"a":1}`)
+		c := b.ChangeOf(`{"a":1}`)
 		c.IfMatch = postgres.AnyVersion
 		_, err := b.PutInstance(t.Context(), c)
-		refused(t, fleet.Precondition, err)
-		b.put(`{"a":1}`)
-		c = b.change(`{"a":2}`)
+		stores.Refused(t, fleet.Precondition, err)
+		b.Put(`{"a":1}`)
+		c = b.ChangeOf(`{"a":2}`)
 		c.IfMatch = postgres.AnyVersion
 		_, err = b.PutInstance(t.Context(), c)
 		require.NoError(t, err)
-		turn := turnOf(fleet.OperationDisable)
+		turn := stores.TurnOf(fleet.OperationDisable)
 		turn.IfMatch = postgres.AnyVersion
 		_, err = b.TurnInstance(t.Context(), turn)
 		require.NoError(t, err)
@@ -141,14 +143,14 @@ func TestIfMatch(t *testing.T) {
 	t.Run("lets one of many writers win that saw the same", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		seen := b.put(`{"a":0}`).After.ResourceVersion
+		seen := b.Put(`{"a":0}`).After.ResourceVersion
 		won := make(chan bool, 8)
-		changes := make([]postgres.InstanceChange, cap(won))
+		changes := make([]deliveries.InstanceChange, cap(won))
 		for i := range changes {
-			changes[i] = b.change(string(rune('a' + i)))
+			changes[i] = b.ChangeOf(string(rune('a' + i)))
 			changes[i].IfMatch = seen
 		}
-		require.NoError(t, atOnce(cap(won), func(i int) error {
+		require.NoError(t, stores.AtOnce(cap(won), func(i int) error {
 			_, err := b.PutInstance(t.Context(), changes[i])
 			won <- err == nil
 			if fleet.KindOf(err) == fleet.Precondition {
@@ -168,8 +170,8 @@ func TestIfMatch(t *testing.T) {
 	t.Run("does not change with what the system finds out", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		seen := b.put(`{"a":1}`).After.ResourceVersion
-		b.deploy("1")
+		seen := b.Put(`{"a":1}`).After.ResourceVersion
+		b.Deploy("1")
 		o, err := b.GetObject(t.Context(), pressKey)
 		require.NoError(t, err)
 		require.Equal(t, seen, o.ResourceVersion)
@@ -184,35 +186,35 @@ func TestWrite(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		before := b.rows()
-		out := b.put(`{"a":1}`)
+		out := b.Put(`{"a":1}`)
 		after := b.rows()
 		for _, table := range []string{"objects", "events", "outbox", "revisions", "operations", "subjects"} {
 			require.Equal(t, before[table]+1, after[table], table)
 		}
-		require.Equal(t, "instance.plant.press", scan[string](b, "SELECT subject FROM outbox"))
-		require.Equal(t, fleet.OperationRunning, b.operation(out.Operation.ID).State)
+		require.Equal(t, "instance.plant.press", stores.Scan[string](b, "SELECT subject FROM outbox"))
+		require.Equal(t, fleet.OperationRunning, b.Operation(out.Operation.ID).State)
 
-		b.exec(`CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no outbox'; END $$`)
-		b.exec(`CREATE TRIGGER fail BEFORE INSERT ON outbox FOR EACH ROW EXECUTE FUNCTION fail()`)
-		_, err := b.PutInstance(t.Context(), b.change(`{"a":2}`))
-		refused(t, fleet.Internal, err)
+		b.Exec(`CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no outbox'; END $$`)
+		b.Exec(`CREATE TRIGGER fail BEFORE INSERT ON outbox FOR EACH ROW EXECUTE FUNCTION fail()`)
+		_, err := b.PutInstance(t.Context(), b.ChangeOf(`{"a":2}`))
+		stores.Refused(t, fleet.Internal, err)
 		require.Equal(t, after, b.rows(), "the outbox row could not be written")
 	})
 
 	t.Run("of a dry run stores nothing and says what would be", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.put(`{"a":1}`)
+		b.Put(`{"a":1}`)
 		before := b.rows()
-		out := b.put(`{"a":2}`, dryRun, keyed("k", "h"))
+		out := b.Put(`{"a":2}`, dryRun, keyed("k", "h"))
 		require.True(t, out.Changed)
 		require.EqualValues(t, 2, out.After.Generation)
-		turn := turnOf(fleet.OperationDelete)
+		turn := stores.TurnOf(fleet.OperationDelete)
 		turn.DryRun = true
 		deleted, err := b.TurnInstance(t.Context(), turn)
 		require.NoError(t, err)
 		require.NotNil(t, deleted.After.DeletingSince)
-		w := writeOf(fleet.ObjectKey{Kind: fleet.KindProject, Name: "new"})
+		w := stores.WriteOf(fleet.ObjectKey{Kind: fleet.KindProject, Name: "new"})
 		w.DryRun = true
 		_, err = b.Declare(t.Context(), w, fleet.ProjectSpec{})
 		require.NoError(t, err)
@@ -225,23 +227,23 @@ func TestWrite(t *testing.T) {
 	t.Run("of a dry run is refused like the real one", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		c := b.change(`{"a":1}`, dryRun)
+		c := b.ChangeOf(`{"a":1}`, dryRun)
 		c.Key.Scope = "nowhere"
 		_, err := b.PutInstance(t.Context(), c)
-		refused(t, fleet.NotFound, err)
+		stores.Refused(t, fleet.NotFound, err)
 	})
 
 	t.Run("without release writes the spec and starts nothing", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		out := b.put(`{"a":1}`, unreleased)
+		out := b.Put(`{"a":1}`, stores.Unreleased)
 		require.Nil(t, out.Operation)
 		rows := b.rows()
 		require.Zero(t, rows["revisions"]+rows["operations"]+rows["outbox"])
-		_, err := b.TurnInstance(t.Context(), turnOf(fleet.OperationDeploy))
-		refused(t, fleet.IllegalState, err)
-		turn := turnOf(fleet.OperationDeploy)
-		c := b.change(`{"a":1}`)
+		_, err := b.TurnInstance(t.Context(), stores.TurnOf(fleet.OperationDeploy))
+		stores.Refused(t, fleet.IllegalState, err)
+		turn := stores.TurnOf(fleet.OperationDeploy)
+		c := b.ChangeOf(`{"a":1}`)
 		turn.Unreleased = &c
 		started, err := b.TurnInstance(t.Context(), turn)
 		require.NoError(t, err)
@@ -251,11 +253,11 @@ func TestWrite(t *testing.T) {
 	t.Run("keeps the project of an object for ever", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.put(`{"a":1}`)
-		c := b.change(`{"a":2}`)
+		b.Put(`{"a":1}`)
+		c := b.ChangeOf(`{"a":2}`)
 		c.Project = "other"
 		_, err := b.PutInstance(t.Context(), c)
-		refused(t, fleet.Conflict, err)
+		stores.Refused(t, fleet.Conflict, err)
 	})
 }
 
@@ -266,18 +268,18 @@ func TestEventPairs(t *testing.T) {
 	t.Run("tell what was declared before and after", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.put(`{"a":1}`)
-		b.put(`{"a":2}`, labelled(map[string]string{"line": "3"}))
-		b.turn(fleet.OperationDelete)
-		b.deploy("1")
+		b.Put(`{"a":1}`)
+		b.Put(`{"a":2}`, stores.Labelled(map[string]string{"line": "3"}))
+		b.Turn(fleet.OperationDelete)
+		b.Deploy("1")
 		var got []postgres.Event
-		for _, e := range b.feed(postgres.Cursor{}) {
+		for _, e := range b.Feed(postgres.Cursor{}) {
 			if e.Key == pressKey {
 				got = append(got, e)
 			}
 		}
 		require.Len(t, got, 4)
-		one, two := jsonOf(`{"a":1}`).Hash, jsonOf(`{"a":2}`).Hash
+		one, two := stores.JSONOf(`{"a":1}`).Hash, stores.JSONOf(`{"a":2}`).Hash
 		created, updated, deleting, deleted := got[0], got[1], got[2], got[3]
 
 		require.Equal(t, "created", created.Type)
@@ -303,26 +305,26 @@ func TestEventPairs(t *testing.T) {
 	t.Run("are missing where nothing changed", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.put(`{"a":1}`)
-		n := len(b.feed(postgres.Cursor{}))
-		b.put(`{"a":1}`)
-		b.turn(fleet.OperationEnable)
-		b.turn(fleet.OperationDeploy)
-		require.Len(t, b.feed(postgres.Cursor{}), n)
+		b.Put(`{"a":1}`)
+		n := len(b.Feed(postgres.Cursor{}))
+		b.Put(`{"a":1}`)
+		b.Turn(fleet.OperationEnable)
+		b.Turn(fleet.OperationDeploy)
+		require.Len(t, b.Feed(postgres.Cursor{}), n)
 	})
 
 	// X17
 	t.Run("of a status name the delivery before and after its end", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.put(`{"a":1}`)
-		d := b.deploy("1")
-		events := b.feed(postgres.Cursor{})
+		b.Put(`{"a":1}`)
+		d := b.Deploy("1")
+		events := b.Feed(postgres.Cursor{})
 		status := events[len(events)-1]
 		require.Equal(t, "status", status.Type)
 		side := `{"delivery":"%s","state":"%s","reason":"","revision":1,"revisionHash":"%s"}`
-		require.JSONEq(t, fmt.Sprintf(side, d.ID, "open", jsonOf(`{"a":1}`).Hash), string(status.Before))
-		require.JSONEq(t, fmt.Sprintf(side, d.ID, "succeeded", jsonOf(`{"a":1}`).Hash), string(status.After))
+		require.JSONEq(t, fmt.Sprintf(side, d.ID, "open", stores.JSONOf(`{"a":1}`).Hash), string(status.Before))
+		require.JSONEq(t, fmt.Sprintf(side, d.ID, "succeeded", stores.JSONOf(`{"a":1}`).Hash), string(status.After))
 	})
 }
 
@@ -332,78 +334,78 @@ func TestDeletionMark(t *testing.T) {
 	t.Run("stays until the active has confirmed, then the object goes", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.put(`{"a":1}`)
-		b.deploy("1")
-		b.turn(fleet.OperationDelete)
+		b.Put(`{"a":1}`)
+		b.Deploy("1")
+		b.Turn(fleet.OperationDelete)
 		o, err := b.GetObject(t.Context(), pressKey)
 		require.NoError(t, err)
 		require.NotNil(t, o.DeletingSince)
-		_, err = b.TurnInstance(t.Context(), turnOf(fleet.OperationEnable))
-		refused(t, fleet.IllegalState, err)
-		b.deploy("2")
+		_, err = b.TurnInstance(t.Context(), stores.TurnOf(fleet.OperationEnable))
+		stores.Refused(t, fleet.IllegalState, err)
+		b.Deploy("2")
 		_, err = b.GetObject(t.Context(), pressKey)
-		refused(t, fleet.NotFound, err)
-		require.True(t, scan[bool](b, "SELECT deleted FROM subjects"))
+		stores.Refused(t, fleet.NotFound, err)
+		require.True(t, stores.Scan[bool](b, "SELECT deleted FROM subjects"))
 	})
 
 	t.Run("goes at once where nothing was ever released", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.put(`{"a":1}`, unreleased)
-		out := b.turn(fleet.OperationDelete)
+		b.Put(`{"a":1}`, stores.Unreleased)
+		out := b.Turn(fleet.OperationDelete)
 		require.Nil(t, out.Operation)
 		_, err := b.GetObject(t.Context(), pressKey)
-		refused(t, fleet.NotFound, err)
+		stores.Refused(t, fleet.NotFound, err)
 	})
 
 	t.Run("is superseded by a PUT, which makes a new object with the next number", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		first := b.put(`{"a":1}`)
-		b.deploy("1")
-		gone := b.turn(fleet.OperationDelete)
-		d := b.claim(run1, "2")
-		again := b.put(`{"a":1}`)
+		first := b.Put(`{"a":1}`)
+		b.Deploy("1")
+		gone := b.Turn(fleet.OperationDelete)
+		d := b.MustClaim(run1, "2")
+		again := b.Put(`{"a":1}`)
 		require.Nil(t, again.After.DeletingSince)
 		require.NotEqual(t, first.After.UID, again.After.UID)
 		require.EqualValues(t, 3, again.After.Generation)
 		require.EqualValues(t, 3, again.Operation.Revision)
 
-		b.record(d, nodeA) // the delete had gone out already
-		b.end(d, fleet.DeliverySucceeded)
+		b.MustRecord(d, nodeA) // the delete had gone out already
+		b.MustEnd(d, fleet.DeliverySucceeded)
 		_, err := b.GetObject(t.Context(), pressKey)
 		require.NoError(t, err, "the confirmed delete takes away what came after it")
-		require.False(t, scan[bool](b, "SELECT deleted FROM subjects"))
-		require.Equal(t, fleet.OperationSucceeded, b.operation(gone.Operation.ID).State)
-		b.deploy("3")
-		require.EqualValues(t, 3, b.deployed().Version.Revision)
+		require.False(t, stores.Scan[bool](b, "SELECT deleted FROM subjects"))
+		require.Equal(t, fleet.OperationSucceeded, b.Operation(gone.Operation.ID).State)
+		b.Deploy("3")
+		require.EqualValues(t, 3, b.DeployedRevision().Version.Revision)
 	})
 
 	t.Run("once confirmed leaves the counter to the next of that name", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		first := b.put(`{"a":1}`)
-		b.deploy("1")
-		b.turn(fleet.OperationDelete)
-		b.deploy("2")
-		again := b.put(`{"a":1}`)
+		first := b.Put(`{"a":1}`)
+		b.Deploy("1")
+		b.Turn(fleet.OperationDelete)
+		b.Deploy("2")
+		again := b.Put(`{"a":1}`)
 		require.NotEqual(t, first.After.UID, again.After.UID)
 		require.EqualValues(t, 1, again.After.Generation, "generations are of the object")
 		require.EqualValues(t, 3, again.Operation.Revision, "numbers are of the name")
-		require.False(t, scan[bool](b, "SELECT deleted FROM subjects"))
+		require.False(t, stores.Scan[bool](b, "SELECT deleted FROM subjects"))
 	})
 
 	t.Run("leaves nothing to enable until the next release", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.put(`{"a":1}`)
-		b.deploy("1")
-		b.turn(fleet.OperationDelete)
-		b.deploy("2")
-		b.put(`{"a":2}`, unreleased)
+		b.Put(`{"a":1}`)
+		b.Deploy("1")
+		b.Turn(fleet.OperationDelete)
+		b.Deploy("2")
+		b.Put(`{"a":2}`, stores.Unreleased)
 		for _, kind := range []fleet.OperationKind{fleet.OperationEnable, fleet.OperationDisable, fleet.OperationDeploy} {
-			_, err := b.TurnInstance(t.Context(), turnOf(kind))
-			refused(t, fleet.IllegalState, err)
+			_, err := b.TurnInstance(t.Context(), stores.TurnOf(kind))
+			stores.Refused(t, fleet.IllegalState, err)
 		}
 	})
 }
@@ -414,48 +416,48 @@ func TestDeclared(t *testing.T) {
 	t.Run("sites with instances are not deleted", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.put(`{"a":1}`, unreleased)
-		_, err := b.DeleteDeclared(t.Context(), writeOf(siteKey))
-		refused(t, fleet.IllegalState, err)
-		b.turn(fleet.OperationDelete)
-		_, err = b.DeleteDeclared(t.Context(), writeOf(siteKey))
+		b.Put(`{"a":1}`, stores.Unreleased)
+		_, err := b.DeleteDeclared(t.Context(), stores.WriteOf(stores.SiteKey))
+		stores.Refused(t, fleet.IllegalState, err)
+		b.Turn(fleet.OperationDelete)
+		_, err = b.DeleteDeclared(t.Context(), stores.WriteOf(stores.SiteKey))
 		require.NoError(t, err)
-		_, err = b.PutInstance(t.Context(), b.change(`{"a":1}`))
-		refused(t, fleet.NotFound, err)
+		_, err = b.PutInstance(t.Context(), b.ChangeOf(`{"a":1}`))
+		stores.Refused(t, fleet.NotFound, err)
 	})
 
 	t.Run("templates in use are not deleted", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		w := writeOf(fleet.ObjectKey{Kind: fleet.KindTemplate, Name: "base"})
-		_, err := b.Declare(t.Context(), w, b.base(`{}`))
+		w := stores.WriteOf(fleet.ObjectKey{Kind: fleet.KindTemplate, Name: "base"})
+		_, err := b.Declare(t.Context(), w, b.TemplateOf(`{}`))
 		require.NoError(t, err)
-		b.put(`{}`, func(c *postgres.InstanceChange) {
+		b.Put(`{}`, func(c *deliveries.InstanceChange) {
 			c.Spec.Config, c.Spec.Template, c.Spec.TemplateGeneration = nil, "base", 1
 		})
 		_, err = b.DeleteDeclared(t.Context(), w)
-		refused(t, fleet.IllegalState, err)
+		stores.Refused(t, fleet.IllegalState, err)
 	})
 
 	t.Run("a spec names only template generations that there are", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		c := b.change(`{}`)
+		c := b.ChangeOf(`{}`)
 		c.Spec.Config, c.Spec.Template, c.Spec.TemplateGeneration = nil, "base", 1
 		_, err := b.PutInstance(t.Context(), c)
-		refused(t, fleet.NotFound, err)
+		stores.Refused(t, fleet.NotFound, err)
 	})
 
 	t.Run("compositions are pinned to the generation of now", func(t *testing.T) {
 		t.Parallel()
 		b := bare(t)
-		base := writeOf(fleet.ObjectKey{Kind: fleet.KindTemplate, Name: "base"})
+		base := stores.WriteOf(fleet.ObjectKey{Kind: fleet.KindTemplate, Name: "base"})
 		for _, body := range []string{`{}`, `{"b":1}`} {
-			_, err := b.Declare(t.Context(), base, b.base(body))
+			_, err := b.Declare(t.Context(), base, b.TemplateOf(body))
 			require.NoError(t, err)
 		}
-		w := writeOf(fleet.ObjectKey{Kind: fleet.KindTemplate, Name: "top"})
-		top := b.base(`{}`)
+		w := stores.WriteOf(fleet.ObjectKey{Kind: fleet.KindTemplate, Name: "top"})
+		top := b.TemplateOf(`{}`)
 		top.Compositions = []fleet.TemplatePin{{Name: "base"}}
 		_, err := b.Declare(t.Context(), w, top)
 		require.NoError(t, err)
@@ -469,69 +471,69 @@ func TestRollback(t *testing.T) {
 	t.Parallel()
 
 	to := func(b *bench, want string) {
-		b.t.Helper()
-		out := b.turn(fleet.OperationRollback)
-		_, desired, err := b.Deployed(b.ctx(), pressKey)
-		require.NoError(b.t, err)
-		require.Equal(b.t, jsonOf(want).Hash, desired.Content.Hash)
-		require.Equal(b.t, out.Operation.Revision, desired.Version.Revision)
-		require.Contains(b.t, string(out.After.Spec), jsonOf(want).Hash, "the spec goes back too")
+		b.T.Helper()
+		out := b.Turn(fleet.OperationRollback)
+		_, desired, err := b.Deployed(b.Ctx(), pressKey)
+		require.NoError(b.T, err)
+		require.Equal(b.T, stores.JSONOf(want).Hash, desired.Content.Hash)
+		require.Equal(b.T, out.Operation.Revision, desired.Version.Revision)
+		require.Contains(b.T, string(out.After.Spec), stores.JSONOf(want).Hash, "the spec goes back too")
 	}
 
 	t.Run("goes to the deployed revision when a newer one is not deployed", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.put(`{"a":1}`)
-		b.deploy("1")
-		b.put(`{"a":2}`)
+		b.Put(`{"a":1}`)
+		b.Deploy("1")
+		b.Put(`{"a":2}`)
 		to(b, `{"a":1}`)
 	})
 
 	t.Run("goes to the deployed one before the deployed one", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.put(`{"a":1}`)
-		b.deploy("1")
-		b.put(`{"never":1}`)
-		b.end(b.claim(run1, "2"), fleet.DeliveryFailed)
-		b.put(`{"a":2}`)
-		b.deploy("3")
+		b.Put(`{"a":1}`)
+		b.Deploy("1")
+		b.Put(`{"never":1}`)
+		b.MustEnd(b.MustClaim(run1, "2"), fleet.DeliveryFailed)
+		b.Put(`{"a":2}`)
+		b.Deploy("3")
 		to(b, `{"a":1}`)
 	})
 
 	t.Run("knows a command from another with the same config", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.put(`{"a":1}`, running("one"))
-		b.deploy("1")
-		b.put(`{"a":1}`, running("two"))
-		b.deploy("2")
+		b.Put(`{"a":1}`, stores.Running("one"))
+		b.Deploy("1")
+		b.Put(`{"a":1}`, stores.Running("two"))
+		b.Deploy("2")
 		to(b, `{"a":1}`)
 		_, desired, err := b.Deployed(t.Context(), pressKey)
 		require.NoError(t, err)
-		require.Equal(t, jsonOf(`{"command":["one"]}`).Hash, desired.RunHash)
+		require.Equal(t, stores.JSONOf(`{"command":["one"]}`).Hash, desired.RunHash)
 	})
 
 	t.Run("is refused when nothing earlier was deployed", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.put(`{"a":1}`)
-		b.deploy("1")
-		_, err := b.TurnInstance(t.Context(), turnOf(fleet.OperationRollback))
-		refused(t, fleet.IllegalState, err)
+		b.Put(`{"a":1}`)
+		b.Deploy("1")
+		_, err := b.TurnInstance(t.Context(), stores.TurnOf(fleet.OperationRollback))
+		stores.Refused(t, fleet.IllegalState, err)
 	})
 
 	t.Run("to a number that there is not, or that is a delete, is refused", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.put(`{"a":1}`)
-		b.turn(fleet.OperationDelete)
-		b.put(`{"a":2}`)
+		b.Put(`{"a":1}`)
+		b.Turn(fleet.OperationDelete)
+		b.Put(`{"a":2}`)
 		for _, revision := range []int64{2, 9} {
-			turn := turnOf(fleet.OperationRollback)
+			turn := stores.TurnOf(fleet.OperationRollback)
 			turn.Revision = revision
 			_, err := b.TurnInstance(t.Context(), turn)
-			refused(t, fleet.NotFound, err)
+			stores.Refused(t, fleet.NotFound, err)
 		}
 	})
 }

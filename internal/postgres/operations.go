@@ -35,7 +35,8 @@ type Operation struct {
 	EndedAt     *time.Time
 }
 
-func operationOf(r db.Operation) Operation {
+// OperationOf is a row as an operation.
+func OperationOf(r db.Operation) Operation {
 	out := Operation{
 		ID: fleet.OperationID(r.ID), Kind: fleet.OperationKind(r.Kind), Site: fleet.SiteName(r.Site), Subject: r.Subject, Revision: r.Revision,
 		Project: fleet.ProjectName(r.Project), State: fleet.OperationState(r.State), Reason: r.Reason,
@@ -60,11 +61,11 @@ func operationOf(r db.Operation) Operation {
 
 // GetOperation reads one operation.
 func (s *Store) GetOperation(ctx context.Context, id fleet.OperationID) (Operation, error) {
-	row, err := s.q.GetOperation(ctx, string(id))
-	if noRows(err) {
-		return Operation{}, orNotFound(nil, "operation", string(id), "holdfast operations")
+	row, err := s.Q.GetOperation(ctx, string(id))
+	if NoRows(err) {
+		return Operation{}, OrNotFound(nil, "operation", string(id), "holdfast operations")
 	}
-	return operationOf(row), failed("read operation", err)
+	return OperationOf(row), Failed("read operation", err)
 }
 
 // OperationFilter narrows a list of operations; zero values do not.
@@ -85,8 +86,8 @@ type Place struct {
 	ID string
 }
 
-// orStart is the place itself, or one before all rows; the clocks may differ.
-func (p Place) orStart() Place {
+// OrStart is the place itself, or one before all rows; the clocks may differ.
+func (p Place) OrStart() Place {
 	if p.ID == "" {
 		return Place{At: time.Now().Add(time.Hour), ID: "~"}
 	}
@@ -95,18 +96,18 @@ func (p Place) orStart() Place {
 
 // ListOperations lists newest first, after a place ("" is the start).
 func (s *Store) ListOperations(ctx context.Context, f OperationFilter, after Place, limit int32) ([]Operation, error) {
-	after = after.orStart()
-	rows, err := s.q.ListOperations(ctx, db.ListOperationsParams{
+	after = after.OrStart()
+	rows, err := s.Q.ListOperations(ctx, db.ListOperationsParams{
 		BeforeAt: after.At, BeforeID: after.ID, Project: string(f.Project), State: string(f.State),
 		Site: string(f.Site), Name: string(f.Instance), Node: string(f.Node), Fleet: string(f.Fleet),
 		Deployment: string(f.Deployment), MaxRows: limit,
 	})
 	if err != nil {
-		return nil, failed("list operations", err)
+		return nil, Failed("list operations", err)
 	}
 	out := make([]Operation, len(rows))
 	for i, r := range rows {
-		out[i] = operationOf(r)
+		out[i] = OperationOf(r)
 	}
 	return out, nil
 }
@@ -120,20 +121,23 @@ func (s *Store) CancelOperation(ctx context.Context, id fleet.OperationID) (Oper
 	if err != nil {
 		return Operation{}, err
 	}
-	err = s.tx(ctx, "cancel operation", func(q *db.Queries) error {
+	err = s.Tx(ctx, "cancel operation", func(q *db.Queries) error {
 		if out.Kind == fleet.OperationFleet {
-			if err := lock(ctx, q, []fleet.ObjectKey{fleet.FleetKey(out.Fleet)}); err != nil {
+			if err := Lock(ctx, q, []fleet.ObjectKey{fleet.FleetKey(out.Fleet)}); err != nil {
 				return err
 			}
 		}
 		row, err := q.RequestCancel(ctx, string(id))
-		if noRows(err) {
+		if NoRows(err) {
 			return fleet.Errorf(fleet.IllegalState, "operation %s has ended", id)
 		}
 		if err != nil {
-			return failed("cancel operation", err)
+			return Failed("cancel operation", err)
 		}
-		out = operationOf(row)
+		out = OperationOf(row)
+		if cancel := s.areas.Cancels[out.Kind]; cancel != nil {
+			return cancel(ctx, q, out)
+		}
 		switch out.Kind {
 		case fleet.OperationReconcile:
 			return endCancelled(ctx, q, &out, "it was cancelled; a comparison under way ends by itself")
@@ -144,12 +148,10 @@ func (s *Store) CancelOperation(ctx context.Context, id fleet.OperationID) (Oper
 			}
 		case fleet.OperationExecute:
 			return endCancelled(ctx, q, &out, "it was cancelled; the module may finish what it has started")
-		case fleet.OperationFleet:
-			return cancelFleet(ctx, q, out)
-		case fleet.OperationDeploy, fleet.OperationEnable, fleet.OperationDisable, fleet.OperationDelete, fleet.OperationRollback,
+		case fleet.OperationFleet, fleet.OperationDeploy, fleet.OperationEnable, fleet.OperationDisable, fleet.OperationDelete, fleet.OperationRollback,
 			fleet.OperationFailover, fleet.OperationConverge, fleet.OperationScale, fleet.OperationRestart, fleet.OperationDestroy:
 		}
-		return putOutbox(ctx, q, out.Subject)
+		return PutOutbox(ctx, q, out.Subject)
 	})
 	return out, err
 }
@@ -159,18 +161,18 @@ func endCancelled(ctx context.Context, q *db.Queries, o *Operation, message stri
 		ID: string(o.ID), State: string(fleet.OperationCancelled), Reason: "cancelled", Message: message,
 	}
 	if _, err := q.EndOperation(ctx, p); err != nil {
-		return failed("end the operation", err)
+		return Failed("end the operation", err)
 	}
 	row, err := q.GetOperation(ctx, p.ID)
 	if err != nil {
-		return failed("read the operation", err)
+		return Failed("read the operation", err)
 	}
-	*o = operationOf(row)
-	return failed("announce the end", q.NotifyOperation(ctx, p.ID))
+	*o = OperationOf(row)
+	return Failed("announce the end", q.NotifyOperation(ctx, p.ID))
 }
 
-// ending is how a set of operations of one subject ends.
-type ending struct {
+// Ending is how a set of operations of one subject ends.
+type Ending struct {
 	From, To      int64 // revisions
 	State         fleet.OperationState
 	Reason        string
@@ -180,9 +182,9 @@ type ending struct {
 	Run           string // only those that it serves, "" for all
 }
 
-// endOperations ends them and announces each end to its waiters.
-func endOperations(ctx context.Context, q *db.Queries, subject string, e ending) error {
-	return failed("end operations", q.EndOperations(ctx, db.EndOperationsParams{
+// EndOperations ends them and announces each end to its waiters.
+func EndOperations(ctx context.Context, q *db.Queries, subject string, e Ending) error {
+	return Failed("end operations", q.EndOperations(ctx, db.EndOperationsParams{
 		Subject: subject, FromRevision: e.From, ToRevision: e.To, State: string(e.State), Reason: e.Reason,
 		Message: e.Message, DeliveryID: string(e.Delivery), OnlyCancelled: e.OnlyCancelled,
 		Run: e.Run,
@@ -191,124 +193,22 @@ func endOperations(ctx context.Context, q *db.Queries, subject string, e ending)
 
 // OperationOfDoor is the operation of a door, nil if it has none.
 func (s *Store) OperationOfDoor(ctx context.Context, d Door) (*Operation, error) {
-	return operationOfDoor(ctx, s.q, d)
+	return OperationOfDoor(ctx, s.Q, d)
 }
 
 // UntoldDoors lists ended operations whose door was not notified; subject "" is all.
 func (s *Store) UntoldDoors(ctx context.Context, subject string, limit int32) ([]Operation, error) {
-	rows, err := s.q.UntoldDoors(ctx, db.UntoldDoorsParams{Subject: subject, MaxRows: limit})
+	rows, err := s.Q.UntoldDoors(ctx, db.UntoldDoorsParams{Subject: subject, MaxRows: limit})
 	out := make([]Operation, len(rows))
 	for i, r := range rows {
-		out[i] = operationOf(r)
+		out[i] = OperationOf(r)
 	}
-	return out, failed("list doors", err)
+	return out, Failed("list doors", err)
 }
 
 // DoorTold records that a door knows the end.
 func (s *Store) DoorTold(ctx context.Context, id fleet.OperationID) error {
-	return failed("mark the door as notified", s.q.DoorTold(ctx, string(id)))
-}
-
-// OpenSubject is a subject with something under way, and the run that spoke for it last.
-type OpenSubject struct {
-	Site     fleet.SiteName
-	Instance fleet.InstanceName
-	Run      string
-}
-
-// Name is the id of the subject's entity.
-func (o OpenSubject) Name() string { return fleet.InstanceSubject(o.Site, o.Instance) }
-
-// heardWithin is how lately an active was heard, to be asked what became of a lost answer: a
-// live node reports every few seconds, and one that is disconnected is not asked again and again.
-const heardWithin = time.Minute
-
-// OpenSubjects pages through the subjects with running operations, an open delivery, something
-// due, or an unsettled delivery that its active can settle, older than a time.
-func (s *Store) OpenSubjects(ctx context.Context, after OpenSubject, older time.Duration, limit int32) ([]OpenSubject, error) {
-	rows, err := s.q.OpenSubjects(ctx, db.OpenSubjectsParams{
-		AfterSite: string(after.Site), AfterName: string(after.Instance), OlderSeconds: older.Seconds(),
-		HeardSeconds: heardWithin.Seconds(), MaxRows: limit,
-	})
-	out := make([]OpenSubject, len(rows))
-	for i, r := range rows {
-		out[i] = OpenSubject{Site: fleet.SiteName(r.Site), Instance: fleet.InstanceName(r.Name), Run: r.EntityRun}
-	}
-	return out, failed("list open subjects", err)
-}
-
-// CloseLost ends the operations and the open delivery of a subject whose workflow run is
-// gone, and wakes the object. A delivery that was under way becomes unknown, and stays
-// owed, so that the next run asks the node and continues.
-func (s *Store) CloseLost(ctx context.Context, o OpenSubject, end fleet.OperationState, reason string) error {
-	return s.tx(ctx, "close lost operations", func(q *db.Queries) error {
-		key := fleet.InstanceKey(o.Site, o.Instance)
-		if err := lock(ctx, q, []fleet.ObjectKey{key}); err != nil {
-			return err
-		}
-		sub, err := q.LockSubject(ctx, db.LockSubjectParams{Site: key.Scope, Name: key.Name})
-		if err != nil {
-			return failed("lock the subject", err)
-		}
-		if sub.EntityRun != o.Run {
-			return nil // served by another run since
-		}
-		batched, err := q.InOpenBatch(ctx, db.InOpenBatchParams{Site: key.Scope, Name: key.Name})
-		if err != nil || batched { // claimed since it was looked at; who loses the batch sees to it
-			return failed("look for the batch", err)
-		}
-		if err := loseDelivery(ctx, q, key, reason); err != nil {
-			return err
-		}
-		if end != fleet.OperationRunning {
-			e := ending{To: sub.LastRevision, State: end, Reason: reason, Message: "its workflow run " + o.Run + " is gone", Run: o.Run}
-			if err := endOperations(ctx, q, o.Name(), e); err != nil {
-				return err
-			}
-		}
-		return putOutbox(ctx, q, o.Name())
-	})
-}
-
-func loseDelivery(ctx context.Context, q *db.Queries, key fleet.ObjectKey, reason string) error {
-	d, err := q.OpenDelivery(ctx, db.OpenDeliveryParams{Site: key.Scope, Name: key.Name})
-	if noRows(err) {
-		return nil
-	}
-	if err != nil {
-		return failed("read the open delivery", err)
-	}
-	p := db.EndDeliveryParams{ID: d.ID, State: string(fleet.DeliveryUnknown), Reason: reason}
-	if d.Phase == phaseRecorded {
-		applied := string(fleet.SettledApplied)
-		p.SettledAs = &applied
-	}
-	if err := q.EndDelivery(ctx, p); err != nil {
-		return failed("end the delivery", err)
-	}
-	if err := q.ClosePending(ctx, d.ID); err != nil {
-		return failed("close the pending row", err)
-	}
-	if d.Phase == phaseRecorded { // the standby's row is owed since the record
-		_, err := bury(ctx, q, key)
-		return err
-	}
-	r, err := q.GetRevision(ctx, db.GetRevisionParams{Site: d.Site, Name: d.Name, Revision: d.Revision})
-	if err != nil {
-		return failed("read revision", err)
-	}
-	// To whom may deploy it now: the right may have moved since the delivery began.
-	active := d.Node
-	lease, err := q.LockLease(ctx, d.Site)
-	if err != nil && !noRows(err) {
-		return failed("read the lease", err)
-	}
-	if err == nil {
-		active = lease.Holder
-	}
-	return failed("write what is owed", q.UpsertOwed(ctx, db.UpsertOwedParams{
-		Site: d.Site, Name: d.Name, Node: active, Revision: d.Revision, Action: r.Action, Due: true, Reason: reason,
-	}))
+	return Failed("mark the door as notified", s.Q.DoorTold(ctx, string(id)))
 }
 
 // entityLate is how long past its deadline an operation on a deployment is left to its entity.
@@ -317,9 +217,9 @@ const entityLate = time.Minute
 // EndOverdue fails the operations whose deadline passed, whatever became of their workflow. It gives
 // how many, and of them those on deployments, also of a run that fails later.
 func (s *Store) EndOverdue(ctx context.Context, limit int32) (count int, ofDeployments []fleet.OperationEnded, err error) {
-	rows, err := s.q.OverdueOperations(ctx, db.OverdueOperationsParams{EntitySeconds: entityLate.Seconds(), MaxRows: limit})
+	rows, err := s.Q.OverdueOperations(ctx, db.OverdueOperationsParams{EntitySeconds: entityLate.Seconds(), MaxRows: limit})
 	if err != nil {
-		return 0, nil, failed("list overdue operations", err)
+		return 0, nil, Failed("list overdue operations", err)
 	}
 	for _, r := range rows {
 		p := db.EndOperationParams{
@@ -330,7 +230,7 @@ func (s *Store) EndOverdue(ctx context.Context, limit int32) (count int, ofDeplo
 			p.Message = fleet.LateDeployment(r.Message, r.Awaited)
 		}
 		var ended int64
-		err := s.tx(ctx, "end overdue operation", func(q *db.Queries) (err error) {
+		err := s.Tx(ctx, "end overdue operation", func(q *db.Queries) (err error) {
 			if ended, err = q.EndOperation(ctx, p); err != nil {
 				return err
 			}

@@ -6,42 +6,52 @@ import (
 
 	"go.opentelemetry.io/otel/propagation"
 
+	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
 
-// putOutbox writes that a subject has something to do. The trace of the context goes along:
+// PutOutbox writes that a subject has something to do. The trace of the context goes along:
 // the wake may be made by somebody who does not know the request (X22).
-func putOutbox(ctx context.Context, q *db.Queries, subject string) error {
+func PutOutbox(ctx context.Context, q *db.Queries, subject string) error {
 	carried := propagation.MapCarrier{}
 	propagation.TraceContext{}.Inject(ctx, carried)
 	p := db.PutOutboxParams{Subject: subject, Trace: carried["traceparent"]}
-	return failed("write the outbox", q.PutOutbox(ctx, p))
+	return Failed("write the outbox", q.PutOutbox(ctx, p))
 }
 
-// putOutboxMany is putOutbox for many subjects.
-func putOutboxMany(ctx context.Context, q *db.Queries, subjects []string) error {
+// PutOutboxMany is putOutbox for many subjects.
+func PutOutboxMany(ctx context.Context, q *db.Queries, subjects []string) error {
 	if len(subjects) == 0 {
 		return nil
 	}
 	carried := propagation.MapCarrier{}
 	propagation.TraceContext{}.Inject(ctx, carried)
 	p := db.PutOutboxManyParams{Subjects: subjects, Trace: carried["traceparent"]}
-	return failed("write the outbox", q.PutOutboxMany(ctx, p))
+	return Failed("write the outbox", q.PutOutboxMany(ctx, p))
 }
 
 // WaitingWakes lists subjects whose outbox row has waited longer than a time: their wake
 // was lost between commit and call.
 func (s *Store) WaitingWakes(ctx context.Context, older time.Duration, limit int32) ([]string, error) {
-	subjects, err := s.q.WaitingOutbox(ctx, db.WaitingOutboxParams{OlderSeconds: older.Seconds(), MaxRows: limit})
-	return subjects, failed("read the outbox", err)
+	subjects, err := s.Q.WaitingOutbox(ctx, db.WaitingOutboxParams{OlderSeconds: older.Seconds(), MaxRows: limit})
+	return subjects, Failed("read the outbox", err)
 }
 
 // WakeTrace gives the trace of the request that a subject's entity has to see first, a W3C
 // traceparent; "" for none.
 func (s *Store) WakeTrace(ctx context.Context, subject string) (string, error) {
-	trace, err := s.q.OutboxTrace(ctx, subject)
-	if noRows(err) {
+	trace, err := s.Q.OutboxTrace(ctx, subject)
+	if NoRows(err) {
 		return "", nil
 	}
-	return trace, failed("read the outbox", err)
+	return trace, Failed("read the outbox", err)
+}
+
+// DeploymentSubjects are the subjects of deployments.
+func DeploymentSubjects(names []string) []string {
+	out := make([]string, len(names))
+	for i, n := range names {
+		out[i] = fleet.DeploymentSubject(fleet.DeploymentName(n))
+	}
+	return out
 }

@@ -35,7 +35,7 @@ func inTransaction(ctx context.Context, pool *pgxpool.Pool, f func(q *db.Queries
 	p := &pipeline{conn: conn, kept: &pgx.Batch{}}
 	p.keep("begin")
 	if err := f(db.New(p)); err != nil {
-		if errors.Is(err, errRollback) { // a dry run finds what a real one would
+		if errors.Is(err, ErrRollback) { // a dry run finds what a real one would
 			err = cmp.Or(p.flush(ctx), err)
 		}
 		return p.undo(ctx, err)

@@ -9,17 +9,17 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
 
-// keepProject holds the project of what is about to be made, so that it is not deleted in between;
+// KeepProject holds the project of what is about to be made, so that it is not deleted in between;
 // the default one is always there. Its lock may come last: whoever holds it alone waits for no other.
-func keepProject(ctx context.Context, q *db.Queries, project fleet.ProjectName) error {
+func KeepProject(ctx context.Context, q *db.Queries, project fleet.ProjectName) error {
 	if project == fleet.DefaultProject {
 		return nil
 	}
 	key := fleet.ObjectKey{Kind: fleet.KindProject, Name: string(project)}
-	if err := lock(ctx, q, nil, key); err != nil {
+	if err := Lock(ctx, q, nil, key); err != nil {
 		return err
 	}
-	o, err := find(ctx, q, key)
+	o, err := Find(ctx, q, key)
 	if err != nil || o != nil {
 		return err
 	}
@@ -27,12 +27,12 @@ func keepProject(ctx context.Context, q *db.Queries, project fleet.ProjectName) 
 		WithHint("declare it first: PUT /api/v1/projects/" + string(project))
 }
 
-// unusedProject refuses to delete a project that something belongs to: the next project of its name
+// UnusedProject refuses to delete a project that something belongs to: the next project of its name
 // would own it. The caller holds the project's lock.
-func unusedProject(ctx context.Context, q *db.Queries, k fleet.ObjectKey) error {
+func UnusedProject(ctx context.Context, q *db.Queries, k fleet.ObjectKey) error {
 	uses, err := q.UsesOfProject(ctx, k.Name)
 	if err != nil || len(uses) == 0 {
-		return failed("look for uses", err)
+		return Failed("look for uses", err)
 	}
 	counts := make([]string, len(uses))
 	for i, u := range uses {

@@ -8,23 +8,14 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/keyring"
+	"github.com/holdfast-io/holdfast/internal/testkit/stores"
 )
 
 var redKey = fleet.ObjectKey{Kind: fleet.KindProject, Name: "red"}
 
-// declareProject makes one that tests write in.
-func (b *bench) declareProject(name fleet.ProjectName) {
-	b.t.Helper()
-	w := writeOf(fleet.ObjectKey{Kind: fleet.KindProject, Name: string(name)})
-	w.Project = name
-	_, err := b.Declare(b.ctx(), w, fleet.ProjectSpec{})
-	require.NoError(b.t, err)
-}
-
-func inRed(c *postgres.InstanceChange) { c.Project = "red" }
-
-func redToken(hash string) postgres.APIToken {
-	return postgres.APIToken{Hash: []byte(jsonOf(hash).Hash[:32]), Role: "operator", Project: "red", CreatedBy: "ann"}
+func redToken(hash string) keyring.APIToken {
+	return keyring.APIToken{Hash: []byte(stores.JSONOf(hash).Hash[:32]), Role: "operator", Project: "red", CreatedBy: "ann"}
 }
 
 // Section 6 of the design: the project of an object never changes, so it outlives the object.
@@ -34,55 +25,55 @@ func TestProjects(t *testing.T) {
 	t.Run("are not deleted while anything belongs to them", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		b.declareProject("red")
-		b.declareProject("blue")
-		b.put(`{"a":1}`, unreleased)
-		b.put(`{"a":1}`, unreleased, inRed, named("r1"))
-		b.put(`{"a":1}`, unreleased, inRed, named("r2"))
-		site := writeOf(fleet.ObjectKey{Kind: fleet.KindSite, Name: "red-1"})
+		b.DeclareProject("red")
+		b.DeclareProject("blue")
+		b.Put(`{"a":1}`, stores.Unreleased)
+		b.Put(`{"a":1}`, stores.Unreleased, stores.InRed, stores.Named("r1"))
+		b.Put(`{"a":1}`, stores.Unreleased, stores.InRed, stores.Named("r2"))
+		site := stores.WriteOf(fleet.ObjectKey{Kind: fleet.KindSite, Name: "red-1"})
 		site.Project = "red"
-		_, err := b.Declare(b.ctx(), site, fleet.SiteSpec{})
+		_, err := b.Declare(b.Ctx(), site, fleet.SiteSpec{})
 		require.NoError(t, err)
-		token, err := b.AddAPIToken(b.ctx(), redToken("good"))
+		token, err := b.AddAPIToken(b.Ctx(), redToken("good"))
 		require.NoError(t, err)
 		past := time.Now().Add(-time.Hour)
 		expired := redToken("expired")
 		expired.ExpiresAt = &past
-		_, err = b.AddAPIToken(b.ctx(), expired)
+		_, err = b.AddAPIToken(b.Ctx(), expired)
 		require.NoError(t, err)
 
 		uses := func(want string) {
 			t.Helper()
-			_, err := b.DeleteDeclared(b.ctx(), writeOf(redKey))
-			refused(t, fleet.IllegalState, err)
+			_, err := b.DeleteDeclared(b.Ctx(), stores.WriteOf(redKey))
+			stores.Refused(t, fleet.IllegalState, err)
 			require.ErrorContains(t, err, want)
 		}
 		drop := func(name fleet.InstanceName) {
 			t.Helper()
-			turn := turnOf(fleet.OperationDelete)
-			turn.Key, turn.Project = fleet.InstanceKey(plant, name), "red"
-			_, err := b.TurnInstance(b.ctx(), turn)
+			turn := stores.TurnOf(fleet.OperationDelete)
+			turn.Key, turn.Project = fleet.InstanceKey(stores.Plant, name), "red"
+			_, err := b.TurnInstance(b.Ctx(), turn)
 			require.NoError(t, err)
 		}
 		uses("project red still has 2 instances, 1 site, 1 token")
 		drop("r1")
-		_, err = b.DeleteDeclared(b.ctx(), site)
+		_, err = b.DeleteDeclared(b.Ctx(), site)
 		require.NoError(t, err)
 		uses("project red still has 1 instance, 1 token")
 		drop("r2")
 		uses("project red still has 1 token")
-		require.NoError(t, b.RevokeAPIToken(b.ctx(), token.ID))
-		_, err = b.DeleteDeclared(b.ctx(), writeOf(redKey))
+		require.NoError(t, b.RevokeAPIToken(b.Ctx(), token.ID))
+		_, err = b.DeleteDeclared(b.Ctx(), stores.WriteOf(redKey))
 		require.NoError(t, err)
 	})
 
 	t.Run("are there when something is made in them", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		_, err := b.PutInstance(b.ctx(), b.change(`{"a":1}`, inRed))
-		refused(t, fleet.NotFound, err)
-		_, err = b.AddAPIToken(b.ctx(), redToken("good"))
-		refused(t, fleet.NotFound, err)
+		_, err := b.PutInstance(b.Ctx(), b.ChangeOf(`{"a":1}`, stores.InRed))
+		stores.Refused(t, fleet.NotFound, err)
+		_, err = b.AddAPIToken(b.Ctx(), redToken("good"))
+		stores.Refused(t, fleet.NotFound, err)
 	})
 }
 
@@ -95,45 +86,45 @@ func TestProjectMeetsANewObject(t *testing.T) {
 		do    func(b *bench) error
 	}{
 		"an object": {"objects", func(b *bench) error {
-			c := b.change(`{"a":1}`, unreleased, inRed)
-			_, err := b.PutInstance(b.ctx(), c)
+			c := b.ChangeOf(`{"a":1}`, stores.Unreleased, stores.InRed)
+			_, err := b.PutInstance(b.Ctx(), c)
 			return err
 		}},
 		"a token": {"api_tokens", func(b *bench) error {
-			_, err := b.AddAPIToken(b.ctx(), redToken("good"))
+			_, err := b.AddAPIToken(b.Ctx(), redToken("good"))
 			return err
 		}},
 	} {
 		t.Run(what+" first: the project stays", func(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
-			b.declareProject("red")
-			goOn := b.stopAt(create.table)
-			made := background(func() (any, error) { return nil, create.do(b) })
-			b.waitsForLock(1)
-			deleted := background(func() (postgres.Written, error) { return b.DeleteDeclared(b.ctx(), writeOf(redKey)) })
-			b.waitsForLock(2)
+			b.DeclareProject("red")
+			goOn := b.StopAt(create.table)
+			made := stores.Background(func() (any, error) { return nil, create.do(b) })
+			b.WaitsForLock(1)
+			deleted := stores.Background(func() (postgres.Written, error) { return b.DeleteDeclared(b.Ctx(), stores.WriteOf(redKey)) })
+			b.WaitsForLock(2)
 			goOn()
 			_, err := made()
 			require.NoError(t, err)
 			_, err = deleted()
-			refused(t, fleet.IllegalState, err)
+			stores.Refused(t, fleet.IllegalState, err)
 		})
 
 		t.Run("the deletion first: "+what+" is refused", func(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
-			b.declareProject("red")
-			goOn := b.stopAt("objects")
-			deleted := background(func() (postgres.Written, error) { return b.DeleteDeclared(b.ctx(), writeOf(redKey)) })
-			b.waitsForLock(1)
-			made := background(func() (any, error) { return nil, create.do(b) })
-			b.waitsForLock(2)
+			b.DeclareProject("red")
+			goOn := b.StopAt("objects")
+			deleted := stores.Background(func() (postgres.Written, error) { return b.DeleteDeclared(b.Ctx(), stores.WriteOf(redKey)) })
+			b.WaitsForLock(1)
+			made := stores.Background(func() (any, error) { return nil, create.do(b) })
+			b.WaitsForLock(2)
 			goOn()
 			_, err := deleted()
 			require.NoError(t, err)
 			_, err = made()
-			refused(t, fleet.NotFound, err)
+			stores.Refused(t, fleet.NotFound, err)
 		})
 	}
 }

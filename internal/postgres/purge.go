@@ -20,22 +20,22 @@ type Purged struct {
 // they keep hash and revision until they are settled (N14).
 func (s *Store) Purge(ctx context.Context, limit int32) (Purged, error) {
 	var p Purged
-	ids, err := s.q.PurgePending(ctx, limit)
+	ids, err := s.Q.PurgePending(ctx, limit)
 	if err != nil {
-		return p, failed("purge pending rows", err)
+		return p, Failed("purge pending rows", err)
 	}
 	p.Pending = int64(len(ids))
 	for _, step := range []struct {
 		count *int64
 		purge func(context.Context, int32) (int64, error)
 	}{
-		{&p.Tickets, s.q.PurgeTickets},
-		{&p.Tokens, s.q.PurgeTokens},
-		{&p.Idempotency, s.q.PurgeIdempotency},
-		{&p.Executions, s.q.PurgeExecutions},
+		{&p.Tickets, s.Q.PurgeTickets},
+		{&p.Tokens, s.Q.PurgeTokens},
+		{&p.Idempotency, s.Q.PurgeIdempotency},
+		{&p.Executions, s.Q.PurgeExecutions},
 	} {
 		if *step.count, err = step.purge(ctx, limit); err != nil {
-			return p, failed("purge", err)
+			return p, Failed("purge", err)
 		}
 	}
 	return p, nil
@@ -43,27 +43,27 @@ func (s *Store) Purge(ctx context.Context, limit int32) (Purged, error) {
 
 // ServerSeen says that a server of this build has a worker.
 func (s *Store) ServerSeen(ctx context.Context, id, build string) error {
-	return failed("write server", s.q.ServerSeen(ctx, db.ServerSeenParams{ID: id, BuildID: build}))
+	return Failed("write server", s.Q.ServerSeen(ctx, db.ServerSeenParams{ID: id, BuildID: build}))
 }
 
 // ServerGone takes a server that stops.
 func (s *Store) ServerGone(ctx context.Context, id string) error {
-	return failed("remove server", s.q.ServerGone(ctx, id))
+	return Failed("remove server", s.Q.ServerGone(ctx, id))
 }
 
 // Servers are all that did not say that they end, and were not forgotten.
 func (s *Store) Servers(ctx context.Context) ([]decide.Server, error) {
-	rows, err := s.q.Servers(ctx)
+	rows, err := s.Q.Servers(ctx)
 	out := make([]decide.Server, len(rows))
 	for i, r := range rows {
 		out[i] = decide.Server{ID: r.ID, Build: r.BuildID, SeenAt: r.SeenAt}
 	}
-	return out, failed("list servers", err)
+	return out, Failed("list servers", err)
 }
 
 // ForgetServer takes one that has said nothing since.
 func (s *Store) ForgetServer(ctx context.Context, gone decide.Server) error {
-	return failed("forget server", s.q.ForgetServer(ctx, db.ForgetServerParams{ID: gone.ID, SeenAt: gone.SeenAt}))
+	return Failed("forget server", s.Q.ForgetServer(ctx, db.ForgetServerParams{ID: gone.ID, SeenAt: gone.SeenAt}))
 }
 
 // PurgeOnce is Purge with one count.

@@ -18,7 +18,8 @@ type Refusal struct {
 // OnRefusal sets who is notified of refusals of the record step; call it first.
 func (s *Store) OnRefusal(refused func(audit.Refusal)) { s.refused = refused }
 
-func (s *Store) refuse(r *audit.Refusal) {
+// Refuse passes a refusal on, nil for none.
+func (s *Store) Refuse(r *audit.Refusal) {
 	if r != nil && s.refused != nil {
 		s.refused(*r)
 	}
@@ -37,7 +38,7 @@ func (s *Store) AddRefusals(ctx context.Context, all []audit.Refusal, now time.T
 		p.Whats, p.Times, p.Ages = append(p.Whats, r.What), append(p.Times, r.Times), append(p.Ages, age.Seconds())
 		p.RefusedBys = append(p.RefusedBys, r.By)
 	}
-	return failed("record refusals", s.q.InsertRefusals(ctx, p))
+	return Failed("record refusals", s.Q.InsertRefusals(ctx, p))
 }
 
 // ListRefusals lists newest first, below an id (0 is the start): all, or those that an identity
@@ -46,12 +47,12 @@ func (s *Store) ListRefusals(ctx context.Context, identity string, before int64,
 	if before == 0 {
 		before = math.MaxInt64
 	}
-	rows, err := s.q.ListRefusals(ctx, db.ListRefusalsParams{Before: before, Identity: identity, MaxRows: limit})
+	rows, err := s.Q.ListRefusals(ctx, db.ListRefusalsParams{Before: before, Identity: identity, MaxRows: limit})
 	out := make([]Refusal, len(rows))
 	for i, r := range rows {
 		out[i] = Refusal{ID: r.ID, Refusal: audit.Refusal{
 			Door: r.Door, Identity: r.Identity, Reason: r.Reason, What: r.What, By: r.RefusedBy, At: r.At, Times: r.Times,
 		}}
 	}
-	return out, failed("list refusals", err)
+	return out, Failed("list refusals", err)
 }

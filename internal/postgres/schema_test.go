@@ -9,14 +9,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/testkit/stores"
 )
 
 var literal = regexp.MustCompile(`'([A-Za-z_]*)'::text`)
 
 // allowed lists what the CHECK of one column allows.
 func (b *bench) allowed(table, column string) []string {
-	b.t.Helper()
-	check := scan[string](b, `SELECT pg_get_constraintdef(c.oid) FROM pg_constraint c
+	b.T.Helper()
+	check := stores.Scan[string](b, `SELECT pg_get_constraintdef(c.oid) FROM pg_constraint c
 		JOIN pg_attribute a ON a.attrelid = c.conrelid AND ARRAY[a.attnum] = c.conkey
 		WHERE c.contype = 'c' AND c.conrelid = $1::regclass AND a.attname = $2`, table, column)
 	var out []string
@@ -66,9 +67,9 @@ func TestStatesOfSQL(t *testing.T) {
 func TestConstraints(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.put(`{"a":1}`)
-	b.turn(fleet.OperationDelete)
-	_, err := b.raw.Exec(t.Context(), `INSERT INTO owed (site, name, node, revision, action, due)
+	b.Put(`{"a":1}`)
+	b.Turn(fleet.OperationDelete)
+	_, err := b.Raw.Exec(t.Context(), `INSERT INTO owed (site, name, node, revision, action, due)
 		SELECT site, name, 'n', revision, action, true FROM revisions WHERE action = 'deploy'`)
 	require.NoError(t, err)
 	for what, sql := range map[string]string{
@@ -87,7 +88,7 @@ func TestConstraints(t *testing.T) {
 		"a second region":                 `INSERT INTO region SELECT false, 'x', 1, 'x', 1`,
 		"an epoch of none":                `UPDATE site_leases SET epoch = 0`,
 	} {
-		_, err := b.raw.Exec(t.Context(), sql)
+		_, err := b.Raw.Exec(t.Context(), sql)
 		require.Error(t, err, what)
 	}
 }
@@ -97,14 +98,14 @@ func TestConstraints(t *testing.T) {
 func TestPendingTable(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.put(`{"a":1}`)
-	d := b.claim(run1, "1")
+	b.Put(`{"a":1}`)
+	d := b.MustClaim(run1, "1")
 	require.Regexp(t, "^[0-9a-f]{32}$", string(d.ID))
-	row := scan[string](b, `SELECT concat_ws(' ', deployment_id, site, name, revision, encode(revision_hash, 'hex')) FROM pending
+	row := stores.Scan[string](b, `SELECT concat_ws(' ', deployment_id, site, name, revision, encode(revision_hash, 'hex')) FROM pending
 		WHERE expires_at > created_at`)
 	require.Equal(t, fmt.Sprintf("%s plant press 1 %s", d.ID, d.Revision.Content.Hash), row)
 	for _, columns := range []string{"deployment_id", "site, name", "expires_at"} {
-		found := scan[int](b, `SELECT count(*) FROM pg_indexes WHERE tablename = 'pending' AND schemaname = current_schema()
+		found := stores.Scan[int](b, `SELECT count(*) FROM pg_indexes WHERE tablename = 'pending' AND schemaname = current_schema()
 			AND indexdef LIKE '%(' || $1 || ')'`, columns)
 		require.Equal(t, 1, found, columns)
 	}

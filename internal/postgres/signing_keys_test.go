@@ -10,7 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/keyring"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
+	"github.com/holdfast-io/holdfast/internal/store"
 	"github.com/holdfast-io/holdfast/internal/testkit"
 )
 
@@ -19,7 +21,7 @@ import (
 func TestSigningKeys(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	other, err := postgres.Open(t.Context(), b.url, testkit.Region)
+	other, err := store.Open(t.Context(), b.URL, testkit.Region)
 	require.NoError(t, err)
 	t.Cleanup(other.Close)
 	public := func(key ed25519.PrivateKey) []byte { return key.Public().(ed25519.PublicKey) }
@@ -34,13 +36,13 @@ func TestSigningKeys(t *testing.T) {
 	}
 	told := func() [][]byte {
 		t.Helper()
-		w, err := b.HeldBy(t.Context(), postgres.NodeReport{Node: nodeA})
+		w, err := b.HeldBy(t.Context(), nodes.NodeReport{Node: nodeA})
 		require.NoError(t, err)
 		return w.CommandKeys
 	}
 	var first sync.WaitGroup
 	for range 4 {
-		for _, s := range []*postgres.Store{b.Store, other} {
+		for _, s := range []*store.Store{b.Store, other} {
 			first.Go(func() { _, _ = s.SigningKey(t.Context()) })
 		}
 	}
@@ -48,31 +50,31 @@ func TestSigningKeys(t *testing.T) {
 	one := uses()
 	require.Equal(t, [][]byte{one}, told())
 
-	at, err := b.RotateSigningKey(t.Context(), postgres.Rotate{After: time.Hour, Overlap: time.Hour})
+	at, err := b.RotateSigningKey(t.Context(), keyring.Rotate{After: time.Hour, Overlap: time.Hour})
 	require.NoError(t, err)
 	require.WithinDuration(t, time.Now().Add(time.Hour), at, 10*time.Minute)
 	require.Equal(t, one, uses(), "its time has not come")
 	both := told()
 	require.Len(t, both, 2, "nodes know it before it is used")
-	_, err = b.RotateSigningKey(t.Context(), postgres.Rotate{After: time.Hour})
+	_, err = b.RotateSigningKey(t.Context(), keyring.Rotate{After: time.Hour})
 	require.Equal(t, fleet.Conflict, fleet.KindOf(err))
-	_, err = b.raw.Exec(t.Context(), `UPDATE signing_keys SET use_at = now(), retired_at = retired_at - interval '1 hour'`)
+	_, err = b.Raw.Exec(t.Context(), `UPDATE signing_keys SET use_at = now(), retired_at = retired_at - interval '1 hour'`)
 	require.NoError(t, err)
 	two := uses()
 	require.Equal(t, both[0], two)
 	require.Equal(t, both, told(), "commands of the old one are under way")
-	_, err = b.raw.Exec(t.Context(), `UPDATE signing_keys SET retired_at = now() WHERE number = 1`)
+	_, err = b.Raw.Exec(t.Context(), `UPDATE signing_keys SET retired_at = now() WHERE number = 1`)
 	require.NoError(t, err)
 	require.Equal(t, [][]byte{two}, told())
 
-	_, err = other.RotateSigningKey(t.Context(), postgres.Rotate{After: time.Hour})
+	_, err = other.RotateSigningKey(t.Context(), keyring.Rotate{After: time.Hour})
 	require.NoError(t, err)
-	_, err = other.RotateSigningKey(t.Context(), postgres.Rotate{})
+	_, err = other.RotateSigningKey(t.Context(), keyring.Rotate{})
 	require.NoError(t, err)
 	three := uses()
 	require.Equal(t, [][]byte{three}, told(), "those that may be stolen are void at once")
 	require.False(t, bytes.Equal(two, three))
 	var left int
-	require.NoError(t, b.raw.QueryRow(t.Context(), `SELECT count(*) FROM signing_keys WHERE retired_at IS NULL`).Scan(&left))
+	require.NoError(t, b.Raw.QueryRow(t.Context(), `SELECT count(*) FROM signing_keys WHERE retired_at IS NULL`).Scan(&left))
 	require.Equal(t, 1, left)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast-io/holdfast/internal/audit"
+	"github.com/holdfast-io/holdfast/internal/bodycache"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
@@ -15,36 +16,36 @@ import (
 // Store is the region's database. It is safe for concurrent use and keeps no state but bodies
 // that it has just written, which never change.
 type Store struct {
-	pool   *pgxpool.Pool
-	q      *db.Queries
-	region string
-	recent recentBodies
+	Pool   *pgxpool.Pool
+	Q      *db.Queries
+	Region string
+	Recent *bodycache.Cache[fleet.Hash]
+	areas  Parts
 	// refused hears of what is not recorded, after the transaction.
 	refused func(audit.Refusal)
-	// placing bounds the visits that choose nodes.
-	placing chan struct{}
-	// looked, where a test sets it, is called between what a visit of a deployment sees and what it does.
-	looked func(fleet.DeploymentName)
 }
 
-// Open connects, migrates, and checks that this is the database that the region knows: a
+// Connect connects, migrates, and checks that this is the database that the region knows: a
 // changed system identifier or timeline means a restored backup, which is refused until
 // `holdfast admin raise-era`.
-func Open(ctx context.Context, url, region string) (*Store, error) {
-	return open(ctx, url, region, current.migrate)
+func Connect(ctx context.Context, url, region string, areas Parts) (*Store, error) {
+	return open(ctx, url, region, areas, current.migrate)
 }
 
-// OpenMigrated opens a database that an operator migrates: Precondition unless it has the schema
+// ConnectMigrated connects to a database that an operator migrates: Precondition unless it has the schema
 // of this version.
-func OpenMigrated(ctx context.Context, url, region string) (*Store, error) {
-	return open(ctx, url, region, current.checkMigrated)
+func ConnectMigrated(ctx context.Context, url, region string, areas Parts) (*Store, error) {
+	return open(ctx, url, region, areas, current.checkMigrated)
 }
 
-func open(ctx context.Context, url, region string, prepare func(context.Context, *pgxpool.Pool) error) (*Store, error) {
+func open(
+	ctx context.Context, url, region string, areas Parts, prepare func(context.Context, *pgxpool.Pool) error,
+) (*Store, error) {
 	s, err := connect(ctx, url, region, prepare)
 	if err != nil {
 		return nil, err
 	}
+	s.areas = areas
 	if err := s.checkIdentity(ctx); err != nil {
 		s.Close()
 		return nil, err
@@ -53,6 +54,13 @@ func open(ctx context.Context, url, region string, prepare func(context.Context,
 }
 
 const maxConns = 24
+
+// Small bodies that were written a moment ago are kept: both nodes of a site ask for those of a batch at once. They say
+// nothing about what the database has; who hands one out has looked there for who refers to it.
+const (
+	recentEach = 64 << 10
+	recentAll  = 20 << 20
+)
 
 func badURL() error {
 	return fleet.Errorf(fleet.Invalid, "invalid database URL").At("database-url")
@@ -73,40 +81,40 @@ func connect(ctx context.Context, url, region string, prepare func(context.Conte
 	cfg.ConnConfig.RuntimeParams["idle_in_transaction_session_timeout"] = "30s"
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
-		return nil, failed("connect to postgres", err)
+		return nil, Failed("connect to postgres", err)
 	}
 	if err := prepare(ctx, pool); err != nil {
 		pool.Close()
 		return nil, err
 	}
-	return &Store{pool: pool, q: db.New(pool), region: region, placing: make(chan struct{}, placingAtOnce)}, nil
+	return &Store{Pool: pool, Q: db.New(pool), Region: region, Recent: bodycache.New[fleet.Hash](recentEach, recentAll)}, nil
 }
 
 // Close waits for queries under way.
-func (s *Store) Close() { s.pool.Close() }
+func (s *Store) Close() { s.Pool.Close() }
 
 // Ping says whether the database answers.
-func (s *Store) Ping(ctx context.Context) error { return failed("ping postgres", s.pool.Ping(ctx)) }
+func (s *Store) Ping(ctx context.Context) error { return Failed("ping postgres", s.Pool.Ping(ctx)) }
 
-// errRollback ends a transaction that was only tried.
-var errRollback = errors.New("dry run")
+// ErrRollback ends a transaction that was only tried.
+var ErrRollback = errors.New("dry run")
 
 // deadlockTries bounds how often a transaction that lost a race is run again.
 const deadlockTries = 5
 
-// tx runs f in one transaction; a serialization failure or a deadlock runs it again.
-func (s *Store) tx(ctx context.Context, doing string, f func(q *db.Queries) error) error {
+// Tx runs f in one transaction; a serialization failure or a deadlock runs it again.
+func (s *Store) Tx(ctx context.Context, doing string, f func(q *db.Queries) error) error {
 	var err error
 	for range deadlockTries {
-		err = inTransaction(ctx, s.pool, f)
+		err = inTransaction(ctx, s.Pool, f)
 		if kind := kindOf(err); err == nil || kind != fleet.Conflict || !lostRace(err) {
 			break
 		}
 	}
-	if errors.Is(err, errRollback) {
+	if errors.Is(err, ErrRollback) {
 		return nil
 	}
-	return failed(doing, err)
+	return Failed(doing, err)
 }
 
 // Region is the region's own row.
@@ -120,8 +128,8 @@ type Region struct {
 
 // GetRegion reads the region's row.
 func (s *Store) GetRegion(ctx context.Context) (Region, error) {
-	r, err := s.q.GetRegion(ctx)
-	return Region{r.Name, r.Era, r.SystemIdentifier, r.Timeline, r.RaisedAt}, failed("read region", err)
+	r, err := s.Q.GetRegion(ctx)
+	return Region{r.Name, r.Era, r.SystemIdentifier, r.Timeline, r.RaisedAt}, Failed("read region", err)
 }
 
 func (s *Store) checkIdentity(ctx context.Context) error {
@@ -129,12 +137,12 @@ func (s *Store) checkIdentity(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r, err := s.q.FoundRegion(ctx, db.FoundRegionParams{Name: s.region, SystemIdentifier: id, Timeline: timeline})
+	r, err := s.Q.FoundRegion(ctx, db.FoundRegionParams{Name: s.Region, SystemIdentifier: id, Timeline: timeline})
 	if err != nil {
-		return failed("read region", err)
+		return Failed("read region", err)
 	}
-	if r.Name != s.region {
-		return fleet.Errorf(fleet.Precondition, "this database belongs to region %s, not %s", r.Name, s.region).
+	if r.Name != s.Region {
+		return fleet.Errorf(fleet.Precondition, "this database belongs to region %s, not %s", r.Name, s.Region).
 			WithHint("point the server at its own database")
 	}
 	if r.SystemIdentifier != id || r.Timeline != timeline {
@@ -148,9 +156,9 @@ func (s *Store) checkIdentity(ctx context.Context) error {
 func (s *Store) identity(ctx context.Context) (string, int32, error) {
 	var id string
 	var timeline int32
-	row := s.pool.QueryRow(ctx, identitySQL)
+	row := s.Pool.QueryRow(ctx, identitySQL)
 	if err := row.Scan(&id, &timeline); err != nil {
-		return "", 0, failed("read the identity of the database", err)
+		return "", 0, Failed("read the identity of the database", err)
 	}
 	return id, timeline, nil
 }
@@ -167,12 +175,12 @@ func RaiseEra(ctx context.Context, url, region string) (Region, error) {
 		return Region{}, err
 	}
 	var r db.Region
-	err = s.tx(ctx, "raise the era", func(q *db.Queries) error {
+	err = s.Tx(ctx, "raise the era", func(q *db.Queries) error {
 		if err := q.StopEvents(ctx); err != nil { // else one of the old era could be committed below a reader of the new
 			return err
 		}
 		r, err = q.RaiseEra(ctx, db.RaiseEraParams{SystemIdentifier: id, Timeline: timeline, Name: region})
-		if noRows(err) {
+		if NoRows(err) {
 			return fleet.Errorf(fleet.Precondition, "this database does not belong to region %s", region).
 				WithHint("point the command at the region's own database")
 		}

@@ -5,12 +5,13 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deployments"
+	"github.com/holdfast-io/holdfast/internal/store"
 )
 
 // deploymentSteps are the visits of deployments at the store.
 type deploymentSteps struct {
-	store  *postgres.Store
+	store  *store.Store
 	settle time.Duration // the sweep skips what was visited within it
 	done   func(fleet.DeploymentVisited)
 }
@@ -26,5 +27,5 @@ func (d *deploymentSteps) Visit(ctx context.Context, in fleet.DeploymentVisit) (
 
 // Due returns a page of a shard.
 func (d *deploymentSteps) Due(ctx context.Context, shard, shards int, after string, limit int32) ([]fleet.DeploymentName, error) {
-	return d.store.DeploymentsDue(ctx, postgres.DeploymentShard{Shard: shard, Shards: shards, Settle: d.settle}, after, limit)
+	return d.store.DeploymentsDue(ctx, deployments.DeploymentShard{Shard: shard, Shards: shards, Settle: d.settle}, after, limit)
 }

@@ -8,12 +8,18 @@ import (
 	"github.com/holdfast-io/holdfast/activities"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
+	"github.com/holdfast-io/holdfast/internal/postgres/deployments"
+	"github.com/holdfast-io/holdfast/internal/postgres/fleets"
+	"github.com/holdfast-io/holdfast/internal/postgres/modules"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
+	"github.com/holdfast-io/holdfast/internal/store"
 	"github.com/holdfast-io/holdfast/workflows"
 )
 
 // requests lets doors write through the one write path.
 type requests struct {
-	store *postgres.Store
+	store *store.Store
 	specs unreleased
 	limit time.Duration
 	// modules refuses an input that no provider takes.
@@ -26,9 +32,9 @@ type requests struct {
 // unreleased releases a spec that was written with ?deploy=false.
 type unreleased interface {
 	// Unreleased makes the revision of an instance's; nil when there is none.
-	Unreleased(ctx context.Context, key fleet.ObjectKey, actor string) (*postgres.InstanceChange, error)
+	Unreleased(ctx context.Context, key fleet.ObjectKey, actor string) (*deliveries.InstanceChange, error)
 	// TurnDeployment asks something of a deployment; to converge releases what was only written.
-	TurnDeployment(ctx context.Context, t postgres.DeploymentTurn) (postgres.Started, error)
+	TurnDeployment(ctx context.Context, t deployments.DeploymentTurn) (postgres.Started, error)
 }
 
 // Request opens the operation that a door asks for, once per door run.
@@ -92,7 +98,7 @@ func started(out postgres.Started, err error) (*postgres.Operation, error) { ret
 
 func (r *requests) instance(ctx context.Context, ask postgres.Request, kind fleet.OperationKind, in workflows.DeployInstanceInput) (*postgres.Operation, error) {
 	key := fleet.InstanceKey(in.Site, in.Instance)
-	t := postgres.InstanceTurn{Write: postgres.Write{Request: ask, Key: key}, Kind: kind}
+	t := deliveries.InstanceTurn{Write: postgres.Write{Request: ask, Key: key}, Kind: kind}
 	if kind == fleet.OperationDeploy {
 		change, err := r.specs.Unreleased(ctx, key, ask.Actor)
 		if err != nil {
@@ -105,20 +111,20 @@ func (r *requests) instance(ctx context.Context, ask postgres.Request, kind flee
 
 // fleet runs what is declared, or joins the run that is under way.
 func (r *requests) fleet(ctx context.Context, ask postgres.Request, _ fleet.OperationKind, in workflows.DeployFleetInput) (*postgres.Operation, error) {
-	return started(r.store.TurnFleet(ctx, postgres.FleetTurn{Write: postgres.Write{Request: ask, Key: fleet.FleetKey(in.Fleet)}}))
+	return started(r.store.TurnFleet(ctx, fleets.FleetTurn{Write: postgres.Write{Request: ask, Key: fleet.FleetKey(in.Fleet)}}))
 }
 
 func (r *requests) deployment(ctx context.Context, ask postgres.Request, kind fleet.OperationKind, in workflows.DeploymentDoorInput) (*postgres.Operation, error) {
-	return r.turn(ctx, postgres.DeploymentTurn{Write: postgres.Write{Request: ask, Key: fleet.DeploymentKey(in.Deployment)}, Kind: kind})
+	return r.turn(ctx, deployments.DeploymentTurn{Write: postgres.Write{Request: ask, Key: fleet.DeploymentKey(in.Deployment)}, Kind: kind})
 }
 
 func (r *requests) scale(ctx context.Context, ask postgres.Request, kind fleet.OperationKind, in workflows.ScaleDeploymentInput) (*postgres.Operation, error) {
-	return r.turn(ctx, postgres.DeploymentTurn{
+	return r.turn(ctx, deployments.DeploymentTurn{
 		Write: postgres.Write{Request: ask, Key: fleet.DeploymentKey(in.Deployment)}, Kind: kind, Replicas: in.Replicas,
 	})
 }
 
-func (r *requests) turn(ctx context.Context, t postgres.DeploymentTurn) (*postgres.Operation, error) {
+func (r *requests) turn(ctx context.Context, t deployments.DeploymentTurn) (*postgres.Operation, error) {
 	out, err := r.specs.TurnDeployment(ctx, t)
 	if op := out.Operation; err == nil && out.Changed && op.State.Ended() { // no visit ends it, and a repeat changes nothing
 		r.closed([]fleet.OperationEnded{{Kind: op.Kind, State: op.State, Reason: op.Reason}})
@@ -127,7 +133,7 @@ func (r *requests) turn(ctx context.Context, t postgres.DeploymentTurn) (*postgr
 }
 
 func (r *requests) reconcile(ctx context.Context, ask postgres.Request, _ fleet.OperationKind, in workflows.ReconcileNodeInput) (*postgres.Operation, error) {
-	return one(r.store.AskReconcile(ctx, postgres.ReconcileRequest{Request: ask, Node: in.Node}))
+	return one(r.store.AskReconcile(ctx, nodes.ReconcileRequest{Request: ask, Node: in.Node}))
 }
 
 // drain empties a node, or joins the drain that is under way.
@@ -136,12 +142,12 @@ func (r *requests) drain(ctx context.Context, ask postgres.Request, _ fleet.Oper
 	if err != nil {
 		return nil, err
 	}
-	return one(r.store.AskNodeDrain(ctx, postgres.DrainRequest{Request: ask, Node: in.Node, Order: order}))
+	return one(r.store.AskNodeDrain(ctx, nodes.DrainRequest{Request: ask, Node: in.Node, Order: order}))
 }
 
 func (r *requests) failover(ctx context.Context, ask postgres.Request, _ fleet.OperationKind, in workflows.FailoverSiteInput) (*postgres.Operation, error) {
 	ask.Limit = r.failoverLimit
-	return one(r.store.AskFailover(ctx, postgres.FailoverRequest{
+	return one(r.store.AskFailover(ctx, nodes.FailoverRequest{
 		Request: ask, Site: in.Site, To: in.To, Force: in.Force, DrainOf: in.DrainOf,
 	}))
 }
@@ -158,7 +164,7 @@ func (r *requests) execution(ctx context.Context, ask postgres.Request, _ fleet.
 		return nil, err
 	}
 	ask.Project, ask.Limit = fleet.DefaultProject, fleet.ExecutionLimit(in.TimeoutSeconds)
-	return one(r.store.AskExecution(ctx, postgres.ExecutionRequest{Request: ask, Module: module, Input: in.Input}))
+	return one(r.store.AskExecution(ctx, modules.ExecutionRequest{Request: ask, Module: module, Input: in.Input}))
 }
 
 // Operation reads one operation.
@@ -177,7 +183,7 @@ func (r *requests) view(ctx context.Context, op postgres.Operation) (activities.
 	}, err
 }
 
-func endOf(ctx context.Context, s *postgres.Store, op postgres.Operation) (fleet.OperationEnd, error) {
+func endOf(ctx context.Context, s *store.Store, op postgres.Operation) (fleet.OperationEnd, error) {
 	end := fleet.OperationEnd{Operation: op.ID, State: op.State, Reason: op.Reason, Message: op.Message}
 	if op.EndedAt != nil {
 		end.EndedAt = *op.EndedAt
@@ -192,7 +198,7 @@ func endOf(ctx context.Context, s *postgres.Store, op postgres.Operation) (fleet
 
 // tellers tell doors how their operations ended.
 type tellers struct {
-	store *postgres.Store
+	store *store.Store
 	flows *workflows.Client
 }
 

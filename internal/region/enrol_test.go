@@ -14,7 +14,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/identity"
 	"github.com/holdfast-io/holdfast/internal/node"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/keyring"
 )
 
 // deafTo loses the first answer to an enrolment, which the region has carried out by then.
@@ -62,7 +62,7 @@ func TestEnrolSurvives(t *testing.T) {
 			t.Cleanup(transport.CloseIdleConnections)
 			token, hash, err := identity.NewToken(32)
 			require.NoError(t, err)
-			_, err = w.store.AddJoinToken(t.Context(), postgres.JoinToken{Hash: hash[:], Site: "plant-1", Node: rotated, CreatedBy: "test"}, time.Hour)
+			_, err = w.store.AddJoinToken(t.Context(), keyring.JoinToken{Hash: hash[:], Site: "plant-1", Node: rotated, CreatedBy: "test"}, time.Hour)
 			require.NoError(t, err)
 			ctx, end := context.WithCancel(t.Context())
 			deaf := &deafTo{next: transport, lost: func() {

@@ -7,17 +7,19 @@ import (
 	"github.com/holdfast-io/holdfast/activities"
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
+	"github.com/holdfast-io/holdfast/internal/postgres/fleets"
+	"github.com/holdfast-io/holdfast/internal/store"
 )
 
 // composer makes the new content of many instances.
 type composer interface {
-	FleetChanges(ctx context.Context, spec fleet.FleetSpec, targets []postgres.FleetTarget) ([]postgres.BatchChange, error)
+	FleetChanges(ctx context.Context, spec fleet.FleetSpec, targets []fleets.FleetTarget) ([]deliveries.BatchChange, error)
 }
 
 // batchMaker composes and releases the batches of fleet changes.
 type batchMaker struct {
-	store *postgres.Store
+	store *store.Store
 	specs composer
 }
 
@@ -39,7 +41,7 @@ func (b *batchMaker) Next(ctx context.Context, in activities.NextBatch, tokenHas
 		return activities.BatchMade{Closed: !open}, nil, err
 	}
 	most := min(in.Size, fleet.MaxBatchItems)
-	page := postgres.FleetPage{
+	page := fleets.FleetPage{
 		Fleet: in.Fleet, Run: in.FleetRun, Wave: in.Wave, Site: in.Site, State: fleet.FleetTargetWaiting, Limit: most + 1,
 	}
 	if in.Mode == decide.SiteSwitch {
@@ -54,7 +56,7 @@ func (b *batchMaker) Next(ctx context.Context, in activities.NextBatch, tokenHas
 	if err != nil {
 		return activities.BatchMade{}, nil, err
 	}
-	released, err := b.store.ReleaseBatch(ctx, postgres.BatchRelease{
+	released, err := b.store.ReleaseBatch(ctx, deliveries.BatchRelease{
 		ID: in.ID(), Site: in.Site, Fleet: in.Fleet, FleetRun: in.FleetRun, Stage: in.Mode == decide.SiteStage,
 		Workflow: in.Workflow, Run: in.Run, Actor: run.RequestedBy, Reason: "fleet change " + string(in.Fleet),
 		Deadline: in.Total, TTL: in.TTL, TokenHash: tokenHash, Items: changes,
@@ -73,7 +75,7 @@ func (b *batchMaker) mayGoOn(ctx context.Context, in activities.NextBatch, windo
 	return err == nil && decide.SiteMayGoOn(in.Mode, windows, in.Site, now, time.LoadLocation), err
 }
 
-func batchMade(looked int, r *postgres.BatchReleased) activities.BatchMade {
+func batchMade(looked int, r *deliveries.BatchReleased) activities.BatchMade {
 	if r == nil {
 		return activities.BatchMade{}
 	}
@@ -81,8 +83,8 @@ func batchMade(looked int, r *postgres.BatchReleased) activities.BatchMade {
 }
 
 // compose takes as many targets as fit into the bytes of one batch, but at least one part.
-func (b *batchMaker) compose(ctx context.Context, spec fleet.FleetSpec, targets []postgres.FleetTarget) ([]postgres.BatchChange, error) {
-	var out []postgres.BatchChange
+func (b *batchMaker) compose(ctx context.Context, spec fleet.FleetSpec, targets []fleets.FleetTarget) ([]deliveries.BatchChange, error) {
+	var out []deliveries.BatchChange
 	var bytes int64
 	for len(targets) > 0 {
 		n := min(composedAtOnce, len(targets))

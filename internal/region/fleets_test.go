@@ -13,6 +13,9 @@ import (
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
+	"github.com/holdfast-io/holdfast/internal/postgres/fleets"
+	"github.com/holdfast-io/holdfast/internal/store"
 	"github.com/holdfast-io/holdfast/internal/testkit"
 )
 
@@ -20,10 +23,10 @@ const fleetChange = fleet.FleetName("press-v7")
 
 // openFleetSteps are the steps at a store with a fleet change that has not run yet; it asks
 // for a run.
-func openFleetSteps(t *testing.T) (*postgres.Store, postgres.FleetTurn) {
+func openFleetSteps(t *testing.T) (*store.Store, fleets.FleetTurn) {
 	t.Helper()
 	database := testkit.DatabaseURL(t)
-	store, err := postgres.Open(t.Context(), database, testkit.Region)
+	store, err := store.Open(t.Context(), database, testkit.Region)
 	require.NoError(t, err)
 	t.Cleanup(store.Close)
 	conn, err := pgx.Connect(t.Context(), database)
@@ -37,9 +40,9 @@ func openFleetSteps(t *testing.T) (*postgres.Store, postgres.FleetTurn) {
 	require.NoError(t, err)
 	write := postgres.Write{Request: postgres.Request{Project: "default", Actor: "ann"}, Key: fleet.FleetKey(fleetChange)}
 	spec := fleet.FleetSpec{Change: fleet.FleetChange{Patch: &fleet.Content{Kind: fleet.ContentJSON, Hash: hash, Size: int64(len(patch))}}}.WithDefaults()
-	_, err = store.PutFleet(t.Context(), postgres.FleetPut{Write: write, Spec: spec})
+	_, err = store.PutFleet(t.Context(), fleets.FleetPut{Write: write, Spec: spec})
 	require.NoError(t, err)
-	return store, postgres.FleetTurn{Write: write}
+	return store, fleets.FleetTurn{Write: write}
 }
 
 // N99, X2
@@ -70,9 +73,9 @@ func TestFleetSteps(t *testing.T) {
 }
 
 // composerFunc is a composer that is one function.
-type composerFunc func(targets []postgres.FleetTarget) []postgres.BatchChange
+type composerFunc func(targets []fleets.FleetTarget) []deliveries.BatchChange
 
-func (c composerFunc) FleetChanges(_ context.Context, _ fleet.FleetSpec, targets []postgres.FleetTarget) ([]postgres.BatchChange, error) {
+func (c composerFunc) FleetChanges(_ context.Context, _ fleet.FleetSpec, targets []fleets.FleetTarget) ([]deliveries.BatchChange, error) {
 	return c(targets), nil
 }
 
@@ -107,9 +110,9 @@ func TestBatchMakerWindows(t *testing.T) {
 			_, err = steps.TurnFleet(t.Context(), turn)
 			require.NoError(t, err)
 			composed := 0
-			maker := &batchMaker{steps, composerFunc(func(targets []postgres.FleetTarget) []postgres.BatchChange {
+			maker := &batchMaker{steps, composerFunc(func(targets []fleets.FleetTarget) []deliveries.BatchChange {
 				composed += len(targets)
-				return []postgres.BatchChange{{Instance: "press-7", Generation: 1, Refused: fleet.Errorf(fleet.Invalid, "it cannot be")}}
+				return []deliveries.BatchChange{{Instance: "press-7", Generation: 1, Refused: fleet.Errorf(fleet.Invalid, "it cannot be")}}
 			})}
 			made, _, err := maker.Next(t.Context(), activities.NextBatch{
 				Fleet: fleetChange, FleetRun: 1, Wave: 1, Site: "plant-1", Mode: c.mode, Size: 10, Workflow: "w", Run: "r", Number: 1,
@@ -133,13 +136,13 @@ func TestBatchMakerWindows(t *testing.T) {
 }
 
 // rewindow declares the change with a window.
-func rewindow(t *testing.T, store *postgres.Store, turn postgres.FleetTurn, w fleet.Window) {
+func rewindow(t *testing.T, store *store.Store, turn fleets.FleetTurn, w fleet.Window) {
 	t.Helper()
 	o, err := store.GetObject(t.Context(), turn.Key)
 	require.NoError(t, err)
 	var spec fleet.FleetSpec
 	require.NoError(t, json.Unmarshal(o.Spec, &spec))
 	spec.Windows = []fleet.Window{w}
-	_, err = store.PutFleet(t.Context(), postgres.FleetPut{Write: turn.Write, Spec: spec})
+	_, err = store.PutFleet(t.Context(), fleets.FleetPut{Write: turn.Write, Spec: spec})
 	require.NoError(t, err)
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/holdfast-io/holdfast/activities"
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
+	"github.com/holdfast-io/holdfast/internal/store"
 )
 
 // waitingStore counts what waits at a site.
@@ -85,13 +86,13 @@ func (c *crowdWaker) gather(ctx context.Context, site fleet.SiteName) {
 
 // siteGatherer claims what waits at a site.
 type siteGatherer struct {
-	store    *postgres.Store
+	store    *store.Store
 	entities *waker
 }
 
 // Gather claims what may travel in a batch, and wakes the entities of the rest.
 func (g *siteGatherer) Gather(ctx context.Context, in activities.GatherBatch) (activities.BatchMade, error) {
-	got, err := g.store.GatherBatch(ctx, postgres.BatchGather{
+	got, err := g.store.GatherBatch(ctx, deliveries.BatchGather{
 		ID: in.ID(), Site: in.Site, Workflow: in.Workflow, Run: in.Run, Build: in.Build, Deadline: in.Total, TTL: in.TTL,
 	})
 	if err != nil {

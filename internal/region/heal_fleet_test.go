@@ -12,7 +12,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/store"
 	"github.com/holdfast-io/holdfast/workflows"
 )
 
@@ -160,7 +160,7 @@ func (w *healWorld) unpark() {
 
 // healWindows are the windows of all sites: they open and close as it is drawn.
 type healWindows struct {
-	*postgres.Store
+	*store.Store
 	region *healRegion
 }
 

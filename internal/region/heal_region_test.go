@@ -20,7 +20,8 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi"
 	"github.com/holdfast-io/holdfast/internal/identity"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/keyring"
+	"github.com/holdfast-io/holdfast/internal/store"
 	"github.com/holdfast-io/holdfast/internal/testkit"
 	"github.com/holdfast-io/holdfast/workflows"
 )
@@ -34,7 +35,7 @@ var healNow = time.Now
 // share it, one after another, each with an empty database.
 type healRegion struct {
 	pool    *pgxpool.Pool
-	store   *postgres.Store
+	store   *store.Store
 	server  *server
 	handler *httpapi.Handler
 	admin   string
@@ -52,7 +53,7 @@ func openHealRegion(t *testing.T) *healRegion {
 	t.Helper()
 	ctx := t.Context()
 	database := testkit.DatabaseURL(t)
-	store, err := postgres.Open(ctx, database, testkit.Region)
+	store, err := store.Open(ctx, database, testkit.Region)
 	require.NoError(t, err)
 	t.Cleanup(store.Close)
 	pool, err := pgxpool.New(ctx, database)
@@ -86,7 +87,7 @@ func openHealRegion(t *testing.T) *healRegion {
 	var hash [32]byte
 	r.admin, hash, err = identity.NewToken(32)
 	require.NoError(t, err)
-	_, err = store.AddAPIToken(ctx, postgres.APIToken{Hash: hash[:], Role: "admin", Note: "test", CreatedBy: "test"})
+	_, err = store.AddAPIToken(ctx, keyring.APIToken{Hash: hash[:], Role: "admin", Note: "test", CreatedBy: "test"})
 	require.NoError(t, err)
 	r.readTables(t)
 	return r

@@ -14,6 +14,8 @@ import (
 	"github.com/holdfast-io/holdfast/internal/identity"
 	"github.com/holdfast-io/holdfast/internal/node"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/keyring"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
 )
 
 // healStep is one thing that happens. Seed feeds all that is drawn while it does, so that a
@@ -171,7 +173,7 @@ func (w *healWorld) regional(s healStep) {
 		w.terminate(s.Pick)
 	case "reconcile":
 		name := w.nodes[s.Node].name
-		if _, err = w.region.store.AskReconcile(w.ctx, postgres.ReconcileRequest{Request: postgres.Request{Actor: "test", Limit: time.Hour}, Node: name}); err == nil {
+		if _, err = w.region.store.AskReconcile(w.ctx, nodes.ReconcileRequest{Request: postgres.Request{Actor: "test", Limit: time.Hour}, Node: name}); err == nil {
 			_ = w.region.server.flows.Wake(w.ctx, fleet.NodeSubject(name)) // the outbox repeats it
 		}
 	case "sweep":
@@ -263,7 +265,7 @@ func (w *healWorld) enrol(n *healNode) error {
 	if err != nil {
 		return err
 	}
-	if _, err := w.region.store.AddJoinToken(w.ctx, postgres.JoinToken{Hash: hash[:], Site: healSite, Node: n.name, CreatedBy: "test"}, time.Hour); err != nil {
+	if _, err := w.region.store.AddJoinToken(w.ctx, keyring.JoinToken{Hash: hash[:], Site: healSite, Node: n.name, CreatedBy: "test"}, time.Hour); err != nil {
 		return err
 	}
 	if err := n.start(w.ctx); err != nil {

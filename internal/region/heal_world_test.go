@@ -12,7 +12,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
 )
 
 // healWorld is one run: a region, two nodes of a site, and what has been drawn.
@@ -90,7 +90,7 @@ func (w *healWorld) vote() error {
 	now := was.Vote
 	now.Promised, now.PromisedTo, now.Holder, now.Counter, now.TTL = now.Promised+1, to, to, now.Counter+1, time.Minute
 	now.Epoch = now.Promised
-	_, err = w.region.store.CastVote(w.ctx, postgres.VoteChange{Site: healSite, Was: was.Vote, Now: now}, "node:"+string(to))
+	_, err = w.region.store.CastVote(w.ctx, nodes.VoteChange{Site: healSite, Was: was.Vote, Now: now}, "node:"+string(to))
 	return err
 }
 

@@ -14,6 +14,8 @@ import (
 	"github.com/holdfast-io/holdfast/internal/link"
 	"github.com/holdfast-io/holdfast/internal/link/leases"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
+	"github.com/holdfast-io/holdfast/internal/store"
 )
 
 // doorLeases is the name of the votes' listener in refusals.
@@ -41,7 +43,7 @@ func (s *server) openVotes() error {
 
 // failbackSweep hands leases back to declared active nodes that are available again.
 type failbackSweep struct {
-	store         *postgres.Store
+	store         *store.Store
 	flows         *waker
 	stable, limit time.Duration
 	log           *slog.Logger
@@ -62,7 +64,7 @@ func (f *failbackSweep) FailBack(ctx context.Context, shard, shards int) (int, e
 				f.log.Debug("the lease is not handed back", "site", b.Site, "declared", b.Node, "reason", reason)
 				continue
 			}
-			op, err := f.store.AskFailover(ctx, postgres.FailoverRequest{Request: postgres.Request{Actor: "region", Limit: f.limit}, Site: b.Site, To: b.Node})
+			op, err := f.store.AskFailover(ctx, nodes.FailoverRequest{Request: postgres.Request{Actor: "region", Limit: f.limit}, Site: b.Site, To: b.Node})
 			if err != nil {
 				return asked, err
 			}

@@ -8,13 +8,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/store"
 )
 
 // metrics are the metrics of the mechanisms (X22): the duration and result of deliveries and comparisons, and
 // backlogs. The API adds its own.
 type metrics struct {
-	store     *postgres.Store
+	store     *store.Store
 	log       *slog.Logger
 	delivered *prometheus.HistogramVec
 	collected *prometheus.CounterVec
@@ -30,7 +30,7 @@ var (
 )
 
 // newMetrics registers them.
-func newMetrics(r *prometheus.Registry, s *postgres.Store, log *slog.Logger) (*metrics, error) {
+func newMetrics(r *prometheus.Registry, s *store.Store, log *slog.Logger) (*metrics, error) {
 	m := &metrics{store: s, log: log, compared: newComparisons(), delivered: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "holdfast_delivery_seconds", Help: "Time from the claim of a delivery to its end, by how it ended.",
 		Buckets: prometheus.ExponentialBuckets(0.025, 2, 16),

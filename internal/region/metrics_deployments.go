@@ -6,7 +6,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deployments"
+	"github.com/holdfast-io/holdfast/internal/store"
 )
 
 // The metrics of deployments (S93): their number, requested operations and results, and what nodes report about
@@ -44,19 +45,19 @@ func (m *metrics) closed(all []fleet.OperationEnded) {
 
 // countedReplicas is the store, with the events from reports counted.
 type countedReplicas struct {
-	*postgres.Store
+	*store.Store
 	said *prometheus.CounterVec
 }
 
 // ReplicasReported stores a report.
-func (c countedReplicas) ReplicasReported(ctx context.Context, r fleet.ReplicasReport) (postgres.ReplicasHeard, error) {
+func (c countedReplicas) ReplicasReported(ctx context.Context, r fleet.ReplicasReport) (deployments.ReplicasHeard, error) {
 	heard, err := c.Store.ReplicasReported(ctx, r)
 	c.count(heard.Moved)
 	return heard, err
 }
 
 // NodeStopped stores the last report of a node.
-func (c countedReplicas) NodeStopped(ctx context.Context, id fleet.ConnectionID, identity string) (postgres.ReplicasHeard, error) {
+func (c countedReplicas) NodeStopped(ctx context.Context, id fleet.ConnectionID, identity string) (deployments.ReplicasHeard, error) {
 	heard, err := c.Store.NodeStopped(ctx, id, identity)
 	c.count(heard.Moved)
 	return heard, err

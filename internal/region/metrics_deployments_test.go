@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-io/holdfast/activities"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deployments"
 	"github.com/holdfast-io/holdfast/workflows"
 )
 
@@ -49,7 +50,7 @@ type asked struct {
 	out postgres.Started
 }
 
-func (a asked) TurnDeployment(context.Context, postgres.DeploymentTurn) (postgres.Started, error) {
+func (a asked) TurnDeployment(context.Context, deployments.DeploymentTurn) (postgres.Started, error) {
 	return a.out, nil
 }
 

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/store"
 )
 
 // Migrate is who migrates the database to this version's schema (N72).
@@ -28,9 +28,9 @@ func ParseMigrate(text string) (Migrate, error) {
 
 // openStore retries while the database is unavailable.
 func (s *server) openStore(ctx context.Context) error {
-	open := postgres.Open
+	open := store.Open
 	if s.cfg.Migrate == MigrateNever {
-		open = postgres.OpenMigrated
+		open = store.OpenMigrated
 	}
 	return insist(ctx, s.log, "postgres", func(ctx context.Context) (err error) {
 		s.store, err = open(ctx, s.cfg.DatabaseURL, s.cfg.Region)

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/certs/hint"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/link/executors"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/store"
 )
 
 // inputChecker rejects an input that no provider of a module accepts.
@@ -20,7 +20,7 @@ type inputChecker interface {
 }
 
 // executionSteps are the steps of an execution at the store.
-type executionSteps struct{ *postgres.Store }
+type executionSteps struct{ *store.Store }
 
 // ServeExecution takes over an execution, and returns the time it has left.
 func (e executionSteps) ServeExecution(ctx context.Context, in activities.BeginExecution, build string) (time.Duration, error) {
@@ -33,7 +33,7 @@ func (e executionSteps) ServeExecution(ctx context.Context, in activities.BeginE
 }
 
 // newExecutors makes the pool of this server, with its metric.
-func newExecutors(store *postgres.Store, r *prometheus.Registry, cfg ServerConfig) (*executors.Pool, error) {
+func newExecutors(store *store.Store, r *prometheus.Registry, cfg ServerConfig) (*executors.Pool, error) {
 	security, err := certs.Client(cfg.Executors)
 	if err != nil {
 		return nil, err

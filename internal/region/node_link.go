@@ -10,6 +10,7 @@ import (
 	nodev1 "github.com/holdfast-io/holdfast/api/node/v1"
 	"github.com/holdfast-io/holdfast/internal/identity"
 	"github.com/holdfast-io/holdfast/internal/link/idle"
+	"github.com/holdfast-io/holdfast/internal/pause"
 	"github.com/holdfast-io/holdfast/provider"
 )
 
@@ -93,7 +94,7 @@ func (n *nodeLink) run(ctx context.Context) error {
 			continue
 		}
 		n.log.Error("the region refused this node on its link", "again", linkRefused.String(), "error", err)
-		pause(ctx, linkRefused)
+		_ = pause.For(ctx, linkRefused)
 	}
 }
 
@@ -129,14 +130,5 @@ func (n *nodeLink) onState(st provider.Status) {
 		n.gate.Connected(st.IdleAfter)
 	default:
 		n.gate.Lost()
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
 	}
 }

@@ -20,6 +20,8 @@ import (
 	"github.com/holdfast-io/holdfast/internal/link/idle"
 	"github.com/holdfast-io/holdfast/internal/node/replicas"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
+	"github.com/holdfast-io/holdfast/internal/store"
 	"github.com/holdfast-io/holdfast/internal/testkit"
 )
 
@@ -33,10 +35,10 @@ func (l *linked) Enrolled() <-chan struct{} { return l.at }
 func (l *linked) Key() identity.Key         { return l.key }
 
 // enrolledNode is a region's store with a node that has a key, and who that is.
-func enrolledNode(t *testing.T) (*postgres.Store, *pgx.Conn, *linked) {
+func enrolledNode(t *testing.T) (*store.Store, *pgx.Conn, *linked) {
 	t.Helper()
 	url := testkit.DatabaseURL(t)
-	store, err := postgres.Open(t.Context(), url, testkit.Region)
+	store, err := store.Open(t.Context(), url, testkit.Region)
 	require.NoError(t, err)
 	t.Cleanup(store.Close)
 	key, err := identity.Generate("plant-1-a")
@@ -57,17 +59,17 @@ func TestNodeLink(t *testing.T) {
 	t.Parallel()
 	store, db, who := enrolledNode(t)
 	address, stop := serveLink(t, store, "127.0.0.1:0")
-	node := func() *postgres.NodeConnection {
-		list, err := store.ListNodes(context.Background(), postgres.NodeFilter{Name: "plant-1-a"}, "", 1)
+	node := func() *nodes.NodeConnection {
+		list, err := store.ListNodes(context.Background(), nodes.NodeFilter{Name: "plant-1-a"}, "", 1)
 		require.NoError(t, err)
 		require.Len(t, list, 1)
 		return list[0].Connection
 	}
-	is := func(what string, so func(c *postgres.NodeConnection) bool) {
+	is := func(what string, so func(c *nodes.NodeConnection) bool) {
 		t.Helper()
 		require.Eventually(t, func() bool { return so(node()) }, time.Minute, 10*time.Millisecond, what)
 	}
-	active := func(c *postgres.NodeConnection) bool { return c != nil && c.State == fleet.ConnectionActive }
+	active := func(c *nodes.NodeConnection) bool { return c != nil && c.State == fleet.ConnectionActive }
 
 	var work atomic.Int64
 	ctx, cancel := context.WithCancel(context.Background())
@@ -82,19 +84,19 @@ func TestNodeLink(t *testing.T) {
 	is("active", active)
 	require.WithinDuration(t, time.Now(), node().Since, time.Minute)
 	work.Store(3)
-	is("what is at work is shown", func(c *postgres.NodeConnection) bool { return active(c) && c.InFlight == 3 })
+	is("what is at work is shown", func(c *nodes.NodeConnection) bool { return active(c) && c.InFlight == 3 })
 
 	first := node().ID
 	_, err := store.AskDrain(t.Context(), first, "maintenance", time.Hour)
 	require.NoError(t, err)
-	is("draining", func(c *postgres.NodeConnection) bool {
+	is("draining", func(c *nodes.NodeConnection) bool {
 		return c != nil && c.State == fleet.ConnectionDraining && c.InFlight == 3
 	})
 	work.Store(0)
-	is("it comes back after a drain", func(c *postgres.NodeConnection) bool { return active(c) && c.ID != first })
+	is("it comes back after a drain", func(c *nodes.NodeConnection) bool { return active(c) && c.ID != first })
 
 	stop()
-	is("the region is away", func(c *postgres.NodeConnection) bool { return c == nil })
+	is("the region is away", func(c *nodes.NodeConnection) bool { return c == nil })
 	select {
 	case err := <-done:
 		require.FailNow(t, "the node ended with the region", "%v", err)
@@ -105,21 +107,21 @@ func TestNodeLink(t *testing.T) {
 	second := node().ID
 	facts.answers(fleet.DriverProcess) // the region knows that
 	facts.answers(fleet.DriverDocker)
-	is("it tells that an engine came", func(c *postgres.NodeConnection) bool { return active(c) && c.ID != second })
+	is("it tells that an engine came", func(c *nodes.NodeConnection) bool { return active(c) && c.ID != second })
 	var told fleet.NodeFacts
 	require.NoError(t, db.QueryRow(t.Context(), `SELECT facts FROM nodes WHERE name = 'plant-1-a'`).Scan(&told))
 	require.Equal(t, []fleet.Driver{fleet.DriverDocker, fleet.DriverProcess}, told.Drivers)
 	last := node().ID
 	cancel()
 	require.ErrorIs(t, <-done, context.Canceled)
-	is("it said that it goes", func(c *postgres.NodeConnection) bool { return c == nil })
+	is("it said that it goes", func(c *nodes.NodeConnection) bool { return c == nil })
 	row, err := store.GetConnection(t.Context(), last)
 	require.NoError(t, err)
 	require.Equal(t, fleet.Deregistered, row.Reason)
 	stop()
 }
 
-func serveLink(t *testing.T, store *postgres.Store, address string, options ...grpc.ServerOption) (string, func()) {
+func serveLink(t *testing.T, store *store.Store, address string, options ...grpc.ServerOption) (string, func()) {
 	t.Helper()
 	id, err := postgres.NewID()
 	require.NoError(t, err)

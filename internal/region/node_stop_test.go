@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/guardian"
 	"github.com/holdfast-io/holdfast/internal/link/idle"
 	"github.com/holdfast-io/holdfast/internal/node/replicas"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
 	"github.com/holdfast-io/holdfast/internal/sqlite"
 )
 
@@ -75,7 +75,7 @@ func TestNodeStopEndsReplicas(t *testing.T) {
 				SELECT $1, name, uid, 'plant-1-a', 'plant-1', 1, 1, '', 10, 'HEALTHY', 'HEALTHY', 'running', 1 FROM deployments`, leftReplica)
 			require.NoError(t, err)
 			connected := func() bool {
-				list, err := store.ListNodes(context.Background(), postgres.NodeFilter{Name: "plant-1-a"}, "", 1)
+				list, err := store.ListNodes(context.Background(), nodes.NodeFilter{Name: "plant-1-a"}, "", 1)
 				return err == nil && len(list) == 1 && list[0].Connection != nil && list[0].Connection.State == fleet.ConnectionActive
 			}
 			var before atomic.Bool

@@ -8,12 +8,12 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/lease"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/store"
 )
 
 // presence records that this server is alive, and knows which builds have a worker.
 type presence struct {
-	store     *postgres.Store
+	store     *store.Store
 	id, build string
 	clock     func() (lease.Instant, error)
 
@@ -24,7 +24,7 @@ type presence struct {
 	had     map[string]time.Duration // when a build last had a worker
 }
 
-func newPresence(store *postgres.Store, id string, cfg ServerConfig, clock func() (lease.Instant, error)) *presence {
+func newPresence(store *store.Store, id string, cfg ServerConfig, clock func() (lease.Instant, error)) *presence {
 	t := cfg.Timing
 	limit := max(3*t.ServerSeen, t.Stranded)
 	return &presence{

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/internal/lease"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/store"
 	"github.com/holdfast-io/holdfast/internal/testkit"
 )
 
@@ -20,7 +20,7 @@ func TestPresence(t *testing.T) {
 	pool, err := pgxpool.New(ctx, database)
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
-	store, err := postgres.Open(ctx, database, testkit.Region)
+	store, err := store.Open(ctx, database, testkit.Region)
 	require.NoError(t, err)
 	t.Cleanup(store.Close)
 	now := time.Hour
@@ -96,7 +96,7 @@ func TestFallingBuild(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ctx := t.Context()
-			store, err := postgres.Open(ctx, testkit.DatabaseURL(t), testkit.Region)
+			store, err := store.Open(ctx, testkit.DatabaseURL(t), testkit.Region)
 			require.NoError(t, err)
 			t.Cleanup(store.Close)
 			now := time.Hour

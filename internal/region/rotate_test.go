@@ -25,7 +25,8 @@ import (
 	"github.com/holdfast-io/holdfast/internal/httpapi"
 	"github.com/holdfast-io/holdfast/internal/identity"
 	"github.com/holdfast-io/holdfast/internal/node"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/keyring"
+	"github.com/holdfast-io/holdfast/internal/store"
 	"github.com/holdfast-io/holdfast/internal/testkit"
 )
 
@@ -34,7 +35,7 @@ const rotated = fleet.NodeName("plant-1-a")
 // keyWorld is the real API on a real database, and one node's directory.
 type keyWorld struct {
 	t       *testing.T
-	store   *postgres.Store
+	store   *store.Store
 	api     *httptest.Server
 	client  *api.Client
 	dir     string
@@ -44,7 +45,7 @@ type keyWorld struct {
 func newKeyWorld(t *testing.T) *keyWorld {
 	t.Helper()
 	url := testkit.DatabaseURL(t)
-	store, err := postgres.Open(t.Context(), url, testkit.Region)
+	store, err := store.Open(t.Context(), url, testkit.Region)
 	require.NoError(t, err)
 	t.Cleanup(store.Close)
 	db, err := pgx.Connect(t.Context(), url)
@@ -64,7 +65,7 @@ func newKeyWorld(t *testing.T) *keyWorld {
 	t.Cleanup(w.api.Close)
 	admin, hash, err := identity.NewToken(32)
 	require.NoError(t, err)
-	_, err = store.AddAPIToken(t.Context(), postgres.APIToken{Hash: hash[:], Role: "admin", CreatedBy: "test"})
+	_, err = store.AddAPIToken(t.Context(), keyring.APIToken{Hash: hash[:], Role: "admin", CreatedBy: "test"})
 	require.NoError(t, err)
 	w.client, err = api.NewClient(w.api.URL, admin, api.WithPauses(), api.WithTransport(&http.Transport{DisableKeepAlives: true}))
 	require.NoError(t, err)
@@ -95,7 +96,7 @@ func (w *keyWorld) start(hooks *keyHooks) *keyNode {
 	hooks.die = n.die
 	token, hash, err := identity.NewToken(32)
 	require.NoError(w.t, err)
-	_, err = w.store.AddJoinToken(w.t.Context(), postgres.JoinToken{Hash: hash[:], Site: "plant-1", Node: rotated, CreatedBy: "test"}, time.Hour)
+	_, err = w.store.AddJoinToken(w.t.Context(), keyring.JoinToken{Hash: hash[:], Site: "plant-1", Node: rotated, CreatedBy: "test"}, time.Hour)
 	require.NoError(w.t, err)
 	transport := &http.Transport{}
 	n.Agent, err = node.Open(ctx, node.AgentOptions{

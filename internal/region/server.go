@@ -29,6 +29,8 @@ import (
 	"github.com/holdfast-io/holdfast/internal/link/leases"
 	"github.com/holdfast-io/holdfast/internal/link/tasks"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/keyring"
+	"github.com/holdfast-io/holdfast/internal/store"
 	"github.com/holdfast-io/holdfast/internal/strangers"
 	"github.com/holdfast-io/holdfast/workers"
 	"github.com/holdfast-io/holdfast/workflows"
@@ -77,7 +79,7 @@ type server struct {
 	cfg      ServerConfig
 	id       string
 	log      *slog.Logger
-	store    *postgres.Store
+	store    *store.Store
 	temporal client.Client
 	flows    *workflows.Client
 	again    *waker
@@ -181,7 +183,7 @@ func openServer(ctx context.Context, cfg ServerConfig, log *slog.Logger) (*serve
 	}
 	s.flows = &workflows.Client{Temporal: s.temporal, Limits: cfg.Timing.Delivery, Take: cfg.Timing.Link.HeartbeatTimeout}
 	s.again = &waker{s.store, s.flows, s.tracer}
-	s.ends = postgres.NewEnds(s.store)
+	s.ends = postgres.NewEnds(s.store.Store)
 	s.presence = newPresence(s.store, s.id, s.cfg, boottime.Now)
 	if err := s.measure(); err != nil {
 		return nil, err
@@ -226,7 +228,7 @@ func (s *server) bootstrap(ctx context.Context) error {
 		return nil
 	}
 	hash := identity.HashToken(s.cfg.BootstrapToken)
-	_, err := s.store.AddAPIToken(ctx, postgres.APIToken{Hash: hash[:], Role: "admin", Note: "bootstrap", CreatedBy: "bootstrap"})
+	_, err := s.store.AddAPIToken(ctx, keyring.APIToken{Hash: hash[:], Role: "admin", Note: "bootstrap", CreatedBy: "bootstrap"})
 	return err
 }
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/identity"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/keyring"
 )
 
 // keyKept is how long the signing key is cached: a stolen key that was replaced is not used for longer.
@@ -31,7 +31,7 @@ func (s *signer) Sign(ctx context.Context, node fleet.NodeName, cmd fleet.Comman
 	if err != nil {
 		return fleet.Signature{}, err
 	}
-	return identity.SignCommand(key, node, cmd, now.Add(postgres.CommandLife)), nil
+	return identity.SignCommand(key, node, cmd, now.Add(keyring.CommandLife)), nil
 }
 
 func (s *signer) current(ctx context.Context, now time.Time) (ed25519.PrivateKey, error) {

@@ -8,12 +8,15 @@ import (
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
+	"github.com/holdfast-io/holdfast/internal/postgres/reconcile"
+	"github.com/holdfast-io/holdfast/internal/store"
 	"github.com/holdfast-io/holdfast/workflows"
 )
 
 // operationsSweep closes or moves what lost its workflow (X25).
 type operationsSweep struct {
-	store  *postgres.Store
+	store  *store.Store
 	flows  *workflows.Client
 	waker  *waker
 	doors  *tellers
@@ -32,7 +35,7 @@ func (s *operationsSweep) SweepOperations(ctx context.Context, beat func()) (act
 	var out activities.SweptOperations
 	known := &builds{read: s.live}
 	live := known.serve
-	var after postgres.OpenSubject
+	var after deliveries.OpenSubject
 	for {
 		page, err := s.store.OpenSubjects(ctx, after, sweepOlder, sweepPage)
 		if err != nil {
@@ -111,7 +114,7 @@ func (s *operationsSweep) look(ctx context.Context, of suspect, live workflows.L
 	return s.waker.Wake(ctx, of.subject)
 }
 
-func (s *operationsSweep) instance(o postgres.OpenSubject) suspect {
+func (s *operationsSweep) instance(o deliveries.OpenSubject) suspect {
 	return suspect{o.Name(), o.Run, func(ctx context.Context, end fleet.OperationState, reason string) error {
 		return s.store.CloseLost(ctx, o, end, reason)
 	}}
@@ -173,7 +176,7 @@ func (s *operationsSweep) batches(ctx context.Context, live workflows.Live, beat
 	}
 }
 
-func (s *operationsSweep) batch(ctx context.Context, b postgres.OpenBatch, live workflows.Live, out *activities.SweptOperations) error {
+func (s *operationsSweep) batch(ctx context.Context, b deliveries.OpenBatch, live workflows.Live, out *activities.SweptOperations) error {
 	out.Looked++
 	state, err := s.flows.RunState(ctx, b.Workflow, b.Run, live)
 	if err != nil {
@@ -200,13 +203,13 @@ const lostAfter = time.Hour
 
 // nodeSweep finds the nodes to compare.
 type nodeSweep struct {
-	store              *postgres.Store
+	store              *store.Store
 	full, settle, lost time.Duration
 }
 
 // NodesToReconcile returns one page of a shard.
 func (n *nodeSweep) NodesToReconcile(ctx context.Context, shard, shards int, after string, limit int32) ([]fleet.NodeName, error) {
-	return n.store.NodesToReconcile(ctx, postgres.NodeShard{
+	return n.store.NodesToReconcile(ctx, reconcile.NodeShard{
 		Shard: shard, Shards: shards, Full: n.full, Settle: n.settle, Lost: n.lost,
 	}, after, limit)
 }

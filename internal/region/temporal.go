@@ -17,6 +17,7 @@ import (
 	"go.temporal.io/sdk/worker"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/pause"
 )
 
 const tryAgain = 500 * time.Millisecond
@@ -37,12 +38,8 @@ func insist(ctx context.Context, log *slog.Logger, what string, call func(contex
 			log.WarnContext(ctx, "waiting", "for", what, "error", err)
 			said, hint = true, todo
 		}
-		timer := time.NewTimer(tryAgain)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if pause.For(ctx, tryAgain) != nil {
 			return ctx.Err()
-		case <-timer.C:
 		}
 	}
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/holdfast-io/holdfast/internal/certs"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/link/idle"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/pause"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
 	"github.com/holdfast-io/holdfast/internal/testkit"
 )
 
@@ -50,12 +51,12 @@ func TestNodeLinkTLS(t *testing.T) {
 		go func() { defer close(done); _ = l.run(ctx) }()
 		defer func() { cancel(); <-done }()
 		for ctx.Err() == nil {
-			list, err := w.store.ListNodes(context.Background(), postgres.NodeFilter{Name: rotated}, "", 1)
+			list, err := w.store.ListNodes(context.Background(), nodes.NodeFilter{Name: rotated}, "", 1)
 			require.NoError(t, err)
 			if c := list[0].Connection; c != nil && c.State == fleet.ConnectionActive {
 				return true
 			}
-			pause(ctx, 10*time.Millisecond)
+			_ = pause.For(ctx, 10*time.Millisecond)
 		}
 		return false
 	}

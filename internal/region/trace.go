@@ -17,7 +17,7 @@ import (
 	"go.temporal.io/sdk/interceptor"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/store"
 	"github.com/holdfast-io/holdfast/workflows"
 )
 
@@ -95,7 +95,7 @@ func (t *tracer) resume(ctx context.Context, traceparent string) context.Context
 
 // waker wakes an entity for a caller that does not know the original request, and continues that request's trace.
 type waker struct {
-	store  *postgres.Store
+	store  *store.Store
 	flows  *workflows.Client
 	tracer *tracer
 }

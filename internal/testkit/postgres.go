@@ -1,5 +1,5 @@
-// Package testkit is what tests share: a real Postgres with a fresh database per test. It
-// imports internal/postgres, so that package's own tests use it from package postgres_test.
+// Package testkit is what tests share: a real Postgres with a fresh database per test. It imports internal/store, so
+// the tests of the store's packages are in external test packages.
 package testkit
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/sys/unix"
 
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/store"
 )
 
 // Region is the name of the region that Store opens.
@@ -35,11 +35,11 @@ const (
 )
 
 // Store opens a fresh database, migrated and empty, which goes with the test.
-func Store(t testing.TB) *postgres.Store {
+func Store(t testing.TB) *store.Store {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 	defer cancel()
-	s, err := postgres.Open(ctx, DatabaseURL(t), Region)
+	s, err := store.Open(ctx, DatabaseURL(t), Region)
 	if err != nil {
 		t.Fatalf("open the test database: %v", err)
 	}
@@ -159,7 +159,7 @@ func (c *cluster) prepare() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 	defer cancel()
-	s, err := postgres.Open(ctx, c.url(template), Region)
+	s, err := store.Open(ctx, c.url(template), Region)
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/store"
 	"github.com/holdfast-io/holdfast/internal/testkit"
 )
 
@@ -14,7 +14,7 @@ func TestDatabaseURL(t *testing.T) {
 
 	t.Run("gives a database that any region may found", func(t *testing.T) {
 		t.Parallel()
-		s, err := postgres.Open(t.Context(), testkit.DatabaseURL(t), "elsewhere")
+		s, err := store.Open(t.Context(), testkit.DatabaseURL(t), "elsewhere")
 		require.NoError(t, err)
 		defer s.Close()
 		r, err := s.GetRegion(t.Context())

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/identity"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
 )
 
 // What a caller without a token may cost (docs/limits.md).
@@ -57,7 +57,7 @@ func (s *Calls) enrol(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	hash := identity.HashToken(in.JoinToken)
-	welcome, err := s.Store.Enrol(r.Context(), postgres.Enrolment{
+	welcome, err := s.Store.Enrol(r.Context(), nodes.Enrolment{
 		JoinTokenHash: hash[:], Node: in.Node, Site: in.Site, SigningKey: signing[:], SealingKey: sealing[:],
 	})
 	if err != nil {

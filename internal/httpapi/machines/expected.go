@@ -13,16 +13,16 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/identity"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/reconcile"
 	"github.com/holdfast-io/holdfast/internal/strangers"
 )
 
 // pass finds the comparison whose token a request carries (N86: only an authenticated set
 // is acted upon). The token opens the site that it was made for and no other.
-func (s *Calls) pass(r *http.Request) (postgres.ReconcilePass, error) {
+func (s *Calls) pass(r *http.Request) (reconcile.Pass, error) {
 	token, err := serve.Bearer(r)
 	if err != nil {
-		return postgres.ReconcilePass{}, err
+		return reconcile.Pass{}, err
 	}
 	hash := identity.HashToken(token)
 	pass, err := s.Store.ReconcileOf(r.Context(), hash[:], s.PendingTTL)
@@ -114,8 +114,8 @@ func (s *Calls) tickets(w http.ResponseWriter, r *http.Request) error {
 	return serve.AnswerJSON(w, http.StatusOK, ticketsAnswer{commands})
 }
 
-func (s *Calls) makeTickets(ctx context.Context, pass postgres.ReconcilePass, names []fleet.InstanceName) ([]fleet.RefreshDeploymentCommand, error) {
-	ask := postgres.TicketRequest{Pass: pass, Names: names, Life: s.PendingTTL}
+func (s *Calls) makeTickets(ctx context.Context, pass reconcile.Pass, names []fleet.InstanceName) ([]fleet.RefreshDeploymentCommand, error) {
+	ask := reconcile.TicketRequest{Pass: pass, Names: names, Life: s.PendingTTL}
 	var tokens []string
 	for range names {
 		token, hash, err := identity.NewToken(ticketTokenBytes)

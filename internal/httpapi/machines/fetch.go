@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/identity"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
 	"github.com/holdfast-io/holdfast/internal/strangers"
 )
 
@@ -36,12 +36,12 @@ const (
 
 // fetchable finds what an id stands for and checks the token: a dead id is not_found
 // whatever the token, a live one with another token is unauthenticated (N91).
-func (s *Calls) fetchable(r *http.Request) (postgres.FetchContent, error) {
+func (s *Calls) fetchable(r *http.Request) (deliveries.FetchContent, error) {
 	id := chi.URLParam(r, "id")
 	dead := fleet.Errorf(fleet.NotFound, "no delivery is open under this id")
 	if !fleet.ValidID(id) {
 		s.fetchNo.WithLabelValues(refusedDead).Inc()
-		return postgres.FetchContent{}, dead
+		return deliveries.FetchContent{}, dead
 	}
 	found, err := s.Store.Fetchable(r.Context(), id)
 	if fleet.KindOf(err) == fleet.NotFound && err != nil {
@@ -56,7 +56,7 @@ func (s *Calls) fetchable(r *http.Request) (postgres.FetchContent, error) {
 }
 
 // opens checks the token of a request, and returns the node that it was sealed to.
-func (s *Calls) opens(r *http.Request, tokens []postgres.FetchToken) (fleet.NodeName, error) {
+func (s *Calls) opens(r *http.Request, tokens []deliveries.FetchToken) (fleet.NodeName, error) {
 	token, err := serve.Bearer(r)
 	node, matches := whoseToken(token, tokens)
 	if err == nil && !matches {
@@ -71,7 +71,7 @@ func (s *Calls) opens(r *http.Request, tokens []postgres.FetchToken) (fleet.Node
 }
 
 // whoseToken looks at every token, so that its time tells nothing about which one is near.
-func whoseToken(token string, tokens []postgres.FetchToken) (node fleet.NodeName, matches bool) {
+func whoseToken(token string, tokens []deliveries.FetchToken) (node fleet.NodeName, matches bool) {
 	for _, t := range tokens {
 		if identity.TokenMatches(token, t.Hash) {
 			node, matches = t.Node, true

@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/identity"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
 )
 
 type keyRequest struct {
@@ -44,7 +44,7 @@ func (s *Calls) nodeKey(w http.ResponseWriter, r *http.Request) error {
 	if subtle.ConstantTimeCompare(node.SigningKey, signing[:]) == 1 {
 		return serve.AnswerJSON(w, http.StatusOK, keyAnswer{Confirmed: true})
 	}
-	err = s.Store.OfferKey(r.Context(), postgres.KeyOffer{
+	err = s.Store.OfferKey(r.Context(), nodes.KeyOffer{
 		Node: node.Name, Signer: node.SigningKey, Signing: signing[:], Sealing: sealing[:],
 	})
 	if fleet.KindOf(err) == fleet.Conflict {

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/identity"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
 	"github.com/holdfast-io/holdfast/internal/strangers"
 )
 
@@ -119,14 +119,14 @@ func machineOf(r *http.Request) string {
 }
 
 // node verifies that a request was signed by the node that its path names.
-func (s *Calls) node(r *http.Request) (postgres.Node, error) {
-	var found postgres.Node
+func (s *Calls) node(r *http.Request) (nodes.Node, error) {
+	var found nodes.Node
 	token, err := serve.Bearer(r)
 	if err != nil {
 		return found, err
 	}
 	claims, err := identity.VerifyByAny(identity.RegionAudience, token, func(name fleet.NodeName) ([]ed25519.PublicKey, error) {
-		rows, err := s.Store.ListNodes(r.Context(), postgres.NodeFilter{Name: name}, "", 1)
+		rows, err := s.Store.ListNodes(r.Context(), nodes.NodeFilter{Name: name}, "", 1)
 		if err != nil {
 			return nil, err
 		}
@@ -186,7 +186,7 @@ func (s *Calls) nodeStartedCall(w http.ResponseWriter, r *http.Request) error {
 	if in.StartID == "" || len(in.StartID) > maxStartID {
 		return fleet.Errorf(fleet.Invalid, "invalid startId: want 1 to %d bytes", maxStartID).At("/startId")
 	}
-	welcome, err := s.held(r.Context(), postgres.NodeReport{Node: node.Name, StartID: in.StartID, Instances: in.Instances})
+	welcome, err := s.held(r.Context(), nodes.NodeReport{Node: node.Name, StartID: in.StartID, Instances: in.Instances})
 	if err != nil {
 		return err
 	}
@@ -198,10 +198,10 @@ func (s *Calls) nodeStartedCall(w http.ResponseWriter, r *http.Request) error {
 	return serve.AnswerJSON(w, http.StatusOK, welcome)
 }
 
-func (s *Calls) held(ctx context.Context, said postgres.NodeReport) (postgres.Welcome, error) {
+func (s *Calls) held(ctx context.Context, said nodes.NodeReport) (nodes.Welcome, error) {
 	for _, i := range said.Instances {
 		if err := fleet.ValidateName("/instances", string(i.Instance)); err != nil {
-			return postgres.Welcome{}, err
+			return nodes.Welcome{}, err
 		}
 	}
 	return s.Store.HeldBy(ctx, said)
@@ -257,7 +257,7 @@ func (s *Calls) nodeReports(w http.ResponseWriter, r *http.Request) error {
 	if err := s.counted(r.Context(), node.Name, in.Counters); err != nil {
 		return err
 	}
-	welcome, err := s.held(r.Context(), postgres.NodeReport{Node: node.Name, Instances: in.Instances})
+	welcome, err := s.held(r.Context(), nodes.NodeReport{Node: node.Name, Instances: in.Instances})
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,8 @@ import (
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
+	"github.com/holdfast-io/holdfast/internal/postgres/reconcile"
 )
 
 // nodeOwed tells a node that is about to be active which of what it would start is deleted or
@@ -29,7 +30,7 @@ func (s *Calls) nodeOwed(w http.ResponseWriter, r *http.Request) error {
 	}
 	owed, err := s.owedTo(r.Context(), node, in.Instances)
 	if err == nil && !in.Again {
-		owed, err = s.withTickets(r.Context(), postgres.ReconcilePass{Node: node.Name, Site: node.Site}, owed)
+		owed, err = s.withTickets(r.Context(), reconcile.Pass{Node: node.Name, Site: node.Site}, owed)
 	}
 	if err != nil {
 		return err
@@ -37,7 +38,7 @@ func (s *Calls) nodeOwed(w http.ResponseWriter, r *http.Request) error {
 	return serve.AnswerJSON(w, http.StatusOK, ticketsAnswer{owed})
 }
 
-func (s *Calls) owedTo(ctx context.Context, node postgres.Node, starts []fleet.Extra) ([]fleet.RefreshDeploymentCommand, error) {
+func (s *Calls) owedTo(ctx context.Context, node nodes.Node, starts []fleet.Extra) ([]fleet.RefreshDeploymentCommand, error) {
 	held := make(map[fleet.InstanceName]fleet.Version, len(starts))
 	names := make([]fleet.InstanceName, len(starts))
 	for i, e := range starts {
@@ -58,7 +59,7 @@ func (s *Calls) owedTo(ctx context.Context, node postgres.Node, starts []fleet.E
 
 // withTickets adds the means to fetch what is deployed of some. What is on its way only has
 // none, and what has not changed but for being disabled needs none.
-func (s *Calls) withTickets(ctx context.Context, of postgres.ReconcilePass, owed []fleet.RefreshDeploymentCommand) ([]fleet.RefreshDeploymentCommand, error) {
+func (s *Calls) withTickets(ctx context.Context, of reconcile.Pass, owed []fleet.RefreshDeploymentCommand) ([]fleet.RefreshDeploymentCommand, error) {
 	var names []fleet.InstanceName
 	for _, stop := range owed {
 		if stop.Revision.Action != fleet.ActionDelete {

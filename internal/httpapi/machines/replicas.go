@@ -11,7 +11,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deployments"
 )
 
 // nodeReplicas lists what a node is to run of deployments, and what it is to end, whole. It is
@@ -112,12 +112,12 @@ func (s *Calls) nodeReplicaSamples(w http.ResponseWriter, r *http.Request) error
 	if len(in.Samples) > fleet.MaxNodeReplicas {
 		return fleet.Errorf(fleet.Invalid, "%d samples given; the limit is %d", len(in.Samples), fleet.MaxNodeReplicas).At("/samples")
 	}
-	all := make([]postgres.ReplicaSample, len(in.Samples))
+	all := make([]deployments.ReplicaSample, len(in.Samples))
 	for i, one := range in.Samples {
 		if !fleet.ValidReplicaID(string(one.ID)) || one.CPU < 0 || math.IsInf(one.CPU, 0) || one.Memory < 0 {
 			return fleet.Errorf(fleet.Invalid, "invalid sample").At("/samples/" + strconv.Itoa(i))
 		}
-		all[i] = postgres.ReplicaSample{ID: one.ID, CPU: one.CPU, Memory: one.Memory}
+		all[i] = deployments.ReplicaSample{ID: one.ID, CPU: one.CPU, Memory: one.Memory}
 	}
 	if len(all) > 0 {
 		if err := s.Store.ReplicaSampled(r.Context(), node.Name, all); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
 )
 
 // Calls answers plan and apply.
@@ -39,7 +40,7 @@ type Deps struct {
 	// Load reads a stored body; what names it in an error.
 	Load func(ctx context.Context, what string, hash fleet.Hash) ([]byte, error)
 	// FillContent stores the bodies of an instance's spec, and gives it and its revision their hashes.
-	FillContent func(ctx context.Context, c *postgres.InstanceChange, doc declare.Documents) error
+	FillContent func(ctx context.Context, c *deliveries.InstanceChange, doc declare.Documents) error
 	// KeepDeployment stores the bodies of a declared deployment.
 	KeepDeployment func(ctx context.Context, project fleet.ProjectName, m declare.Made) error
 	// ReadFleet splits the declaration of a fleet change; its patch stays as it was sent.

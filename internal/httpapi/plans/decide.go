@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/declare"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/plans"
 )
 
 // decide says of each object what an apply would do, in the order of an apply.
@@ -98,7 +98,7 @@ func (p *planned) settle(spec any) error {
 }
 
 // lookAt takes an object as it stands into the plan.
-func (p *planned) lookAt(now postgres.Standing) {
+func (p *planned) lookAt(now plans.Standing) {
 	p.now = &now
 	p.before = &decide.PlanSeen{
 		Project: now.Project, Labels: now.Labels, Generation: now.Generation, Deleting: now.DeletingSince != nil,
@@ -242,7 +242,7 @@ func (p *planner) pin(ctx context.Context, o *planned) error {
 }
 
 func (p *planner) sizeOf(o *planned) (int64, error) {
-	if size, ok := p.sizes[postgres.BodyOf{Project: o.project, Hash: o.put.Artifact}]; ok {
+	if size, ok := p.sizes[plans.BodyOf{Project: o.project, Hash: o.put.Artifact}]; ok {
 		return size, nil
 	}
 	for _, a := range p.r.head.Artifacts {
@@ -268,7 +268,7 @@ func (p *planner) prune(ctx context.Context) error {
 		if p.declared[o.ObjectKey] != nil || !p.caller.Sees(o.Project) {
 			continue
 		}
-		d := &planned{key: o.ObjectKey, project: o.Project, action: api.PlanDelete, now: &postgres.Standing{Object: o}}
+		d := &planned{key: o.ObjectKey, project: o.Project, action: api.PlanDelete, now: &plans.Standing{Object: o}}
 		if !p.r.head.Prune {
 			p.wouldPrune = append(p.wouldPrune, d.planKey())
 			continue

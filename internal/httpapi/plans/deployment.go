@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deployments"
 )
 
 // plannedDeployment is the declared deployment of a request.
@@ -99,7 +100,7 @@ func (a *applying) putDeploymentOf(ctx context.Context, o *planned, w postgres.W
 	if err := a.KeepDeployment(ctx, o.project, made); err != nil {
 		return nil, err
 	}
-	p := postgres.DeploymentPut{
+	p := deployments.DeploymentPut{
 		Write: w, Spec: made.Spec, Definition: made.Content(), Deploy: a.r.deploy, Reason: cmp.Or(o.deployment.reason, a.r.head.Reason),
 	}
 	started, err := a.Store.PutDeployment(ctx, p)

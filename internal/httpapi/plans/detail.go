@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/plans"
 )
 
 const (
@@ -143,7 +144,7 @@ func (p *planner) detailInstances(ctx context.Context, some []*planned) error {
 }
 
 // together takes as many instances as may have their bodies in memory at once, at least one.
-func together(some []*planned, held map[fleet.ObjectKey][]postgres.HeldRevision) (int, []fleet.Hash) {
+func together(some []*planned, held map[fleet.ObjectKey][]plans.HeldRevision) (int, []fleet.Hash) {
 	var hashes []fleet.Hash
 	var size int64
 	seen := map[fleet.Hash]bool{}
@@ -163,7 +164,7 @@ func together(some []*planned, held map[fleet.ObjectKey][]postgres.HeldRevision)
 }
 
 // detailInstance merges the final config, and compares it with each content that nodes hold.
-func (p *planner) detailInstance(ctx context.Context, o *planned, held []postgres.HeldRevision, bodies map[fleet.Hash][]byte) error {
+func (p *planner) detailInstance(ctx context.Context, o *planned, held []plans.HeldRevision, bodies map[fleet.Hash][]byte) error {
 	if o.spec.Artifact != nil {
 		return p.refuseOrFail(o, p.compareNodes(ctx, o, nil, held, bodies))
 	}
@@ -194,7 +195,7 @@ func (p *planner) refuseOrFail(o *planned, err error) error {
 	return nil
 }
 
-func (p *planner) compareNodes(ctx context.Context, o *planned, text []byte, held []postgres.HeldRevision, bodies map[fleet.Hash][]byte) error {
+func (p *planner) compareNodes(ctx context.Context, o *planned, text []byte, held []plans.HeldRevision, bodies map[fleet.Hash][]byte) error {
 	secret, err := p.secretsFor(ctx, o, held)
 	if err != nil {
 		return err
@@ -226,7 +227,7 @@ type difference struct {
 	changes, size int
 }
 
-func (p *planner) nodeDifference(ctx context.Context, o *planned, text []byte, h postgres.HeldRevision, may difference, bodies map[fleet.Hash][]byte) (api.Difference, error) {
+func (p *planner) nodeDifference(ctx context.Context, o *planned, text []byte, h plans.HeldRevision, may difference, bodies map[fleet.Hash][]byte) (api.Difference, error) {
 	none := func(why string) (api.Difference, error) {
 		return api.Difference{Changes: []api.Change{}, Omitted: why}, nil
 	}

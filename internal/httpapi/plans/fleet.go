@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/fleets"
 )
 
 // plannedFleet is the declared fleet change of a request.
@@ -63,7 +64,7 @@ func (p *planner) decideFleet(ctx context.Context, o *planned) error {
 }
 
 func (a *applying) putFleetOf(ctx context.Context, o *planned, w postgres.Write) (*api.Accepted, error) {
-	p := postgres.FleetPut{Write: w, Spec: o.fleet.spec, Start: o.releases, Reason: o.fleet.put.Reason}
+	p := fleets.FleetPut{Write: w, Spec: o.fleet.spec, Start: o.releases, Reason: o.fleet.put.Reason}
 	if p.Reason == "" {
 		p.Reason = a.r.head.Reason
 	}

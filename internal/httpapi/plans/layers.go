@@ -8,7 +8,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/compose"
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/plans"
 )
 
 // layer is one document of a config: of the request, or of the store.
@@ -117,7 +117,7 @@ func (p *planner) flattened(ctx context.Context, layers []layer) ([]byte, error)
 // secretsFor collects what is marked in the config of an instance by any of the specs that
 // a difference shows: those that nodes hold, the one of now and the new one, and by their
 // templates as pinned and as they are now. So does secretsOf for viewers.
-func (p *planner) secretsFor(ctx context.Context, o *planned, held []postgres.HeldRevision) ([]string, error) {
+func (p *planner) secretsFor(ctx context.Context, o *planned, held []plans.HeldRevision) ([]string, error) {
 	specs := []fleet.InstanceSpec{o.spec}
 	if o.now != nil {
 		var now fleet.InstanceSpec

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/compose"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/plans"
 )
 
 // sumOf is a digest in hex.
@@ -78,7 +78,7 @@ type wanted struct {
 	keys      map[fleet.ObjectKey]bool
 	templates map[string]bool
 	nodes     map[string]bool
-	bodies    map[postgres.BodyOf]bool
+	bodies    map[plans.BodyOf]bool
 }
 
 func (w wanted) add(o *planned) {
@@ -102,13 +102,13 @@ func (w wanted) add(o *planned) {
 		w.nodes[string(n.Name)] = true
 	}
 	if o.put.Artifact != "" {
-		w.bodies[postgres.BodyOf{Project: o.project, Hash: o.put.Artifact}] = true
+		w.bodies[plans.BodyOf{Project: o.project, Hash: o.put.Artifact}] = true
 	}
 }
 
 // lookUp reads all that the request names, with a few queries however many objects it has.
 func (p *planner) lookUp(ctx context.Context) error {
-	w := wanted{map[fleet.ObjectKey]bool{}, map[string]bool{}, map[string]bool{}, map[postgres.BodyOf]bool{}}
+	w := wanted{map[fleet.ObjectKey]bool{}, map[string]bool{}, map[string]bool{}, map[plans.BodyOf]bool{}}
 	for _, o := range p.r.objects {
 		if o.ok() {
 			o.project = cmp.Or(o.project, p.caller.Project, fleet.DefaultProject)

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/plans"
 )
 
 type planInput struct{ ManyParams }
@@ -52,13 +52,13 @@ type planner struct {
 	key    string // the Idempotency-Key of an apply
 
 	declared   map[fleet.ObjectKey]*planned
-	known      map[fleet.ObjectKey]postgres.Standing
+	known      map[fleet.ObjectKey]plans.Standing
 	sites      map[string]fleet.SiteSpec
 	nodes      map[string]string // the sites of nodes
 	taken      map[string]string // by the sites of the request
 	last       map[string]int64  // template generations
 	specs      map[fleet.TemplatePin]fleet.TemplateSpec
-	sizes      map[postgres.BodyOf]int64
+	sizes      map[plans.BodyOf]int64
 	texts      texts
 	room       int // for differences
 	ordered    []*planned

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/declare"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/plans"
 )
 
 const (
@@ -48,10 +48,10 @@ type planned struct {
 	fleet        plannedFleet
 	deployment   plannedDeployment
 
-	now      *postgres.Standing // nil when there is none
-	before   *decide.PlanSeen   // of it
-	next     int64              // the generation that a template will have
-	declared []byte             // the spec that is written, canonical
+	now      *plans.Standing  // nil when there is none
+	before   *decide.PlanSeen // of it
+	next     int64            // the generation that a template will have
+	declared []byte           // the spec that is written, canonical
 	action   string
 	releases bool
 	// unreleased: nothing but the release is left to do.
@@ -193,7 +193,7 @@ func (p *planned) read(raw []byte) error {
 	}
 	part, known := p.calls.Kinds[p.key.Kind]
 	if !known {
-		return fleet.Errorf(fleet.Invalid, "unknown kind %.40q", p.key.Kind).At("/kind").WithHint("use " + fleet.KindTitles())
+		return fleet.Errorf(fleet.Invalid, "unknown kind %.40q", p.key.Kind).At("/kind").WithHint("use " + fleet.DeclaredKinds().Titles())
 	}
 	if row.OfSite {
 		if err := fleet.ValidateName("/site", m.Site); err != nil {

@@ -13,6 +13,8 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
+	"github.com/holdfast-io/holdfast/internal/postgres/deployments"
 )
 
 // writesAtOnce is how many instances or deployments of an apply are written at the same time.
@@ -146,7 +148,7 @@ func (a *applying) written(written postgres.Written, err error) (*api.Accepted, 
 }
 
 func (a *applying) putInstanceOf(ctx context.Context, o *planned, w postgres.Write) (*api.Accepted, error) {
-	c := postgres.InstanceChange{Write: w, Spec: o.spec, Release: a.r.deploy, Reason: o.put.Reason}
+	c := deliveries.InstanceChange{Write: w, Spec: o.spec, Release: a.r.deploy, Reason: o.put.Reason}
 	if c.Reason == "" {
 		c.Reason = a.r.head.Reason
 	}
@@ -168,7 +170,7 @@ func (a *applying) putInstanceOf(ctx context.Context, o *planned, w postgres.Wri
 }
 
 func (a *applying) removeInstance(ctx context.Context, w postgres.Write) (*api.Accepted, error) {
-	started, err := a.Store.TurnInstance(ctx, postgres.InstanceTurn{Write: w, Kind: fleet.OperationDelete, Reason: a.r.head.Reason})
+	started, err := a.Store.TurnInstance(ctx, deliveries.InstanceTurn{Write: w, Kind: fleet.OperationDelete, Reason: a.r.head.Reason})
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +178,7 @@ func (a *applying) removeInstance(ctx context.Context, w postgres.Write) (*api.A
 }
 
 func (a *applying) removeDeployment(ctx context.Context, w postgres.Write) (*api.Accepted, error) {
-	started, err := a.Store.TurnDeployment(ctx, postgres.DeploymentTurn{Write: w, Kind: fleet.OperationDestroy, Reason: a.r.head.Reason})
+	started, err := a.Store.TurnDeployment(ctx, deployments.DeploymentTurn{Write: w, Kind: fleet.OperationDestroy, Reason: a.r.head.Reason})
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/identity"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/keyring"
 	"github.com/holdfast-io/holdfast/internal/strangers"
 )
 
@@ -184,7 +184,7 @@ const (
 )
 
 type tokenReader interface {
-	APITokenByHash(ctx context.Context, hash []byte) (postgres.APIToken, error)
+	APITokenByHash(ctx context.Context, hash []byte) (keyring.APIToken, error)
 }
 
 // tokenCache spares the database the same question with every request.

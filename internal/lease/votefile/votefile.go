@@ -11,8 +11,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 
+	"github.com/holdfast-io/holdfast/internal/durable"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/lease"
 )
@@ -103,35 +103,5 @@ func Save(path string, s State) error {
 	if err != nil {
 		return fmt.Errorf("encode votes: %w", err)
 	}
-	dir := filepath.Dir(path)
-	tmp, err := os.CreateTemp(dir, ".votes-*") // CreateTemp gives mode 0600
-	if err != nil {
-		return fmt.Errorf("create votes: %w", err)
-	}
-	defer func() { _ = os.Remove(tmp.Name()) }() // gone after the rename
-	if err := errors.Join(writeSynced(tmp, raw), tmp.Close()); err != nil {
-		return fmt.Errorf("write votes: %w", err)
-	}
-	if err := os.Rename(tmp.Name(), path); err != nil {
-		return fmt.Errorf("put votes in place: %w", err)
-	}
-	return syncDir(dir)
-}
-
-func writeSynced(f *os.File, raw []byte) error {
-	if _, err := f.Write(raw); err != nil {
-		return err
-	}
-	return f.Sync()
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir) //nolint:gosec // the directory of the node's own votes
-	if err != nil {
-		return fmt.Errorf("open directory of votes: %w", err)
-	}
-	if err := errors.Join(d.Sync(), d.Close()); err != nil {
-		return fmt.Errorf("sync directory of votes: %w", err)
-	}
-	return nil
+	return durable.WriteFile(path, raw)
 }

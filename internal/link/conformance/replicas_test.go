@@ -12,7 +12,7 @@ import (
 	nodev1 "github.com/holdfast-io/holdfast/api/node/v1"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/identity"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/store"
 	"github.com/holdfast-io/holdfast/internal/testkit"
 	"github.com/holdfast-io/holdfast/provider"
 )
@@ -32,7 +32,7 @@ type nodeRegion struct {
 func newNodeRegion(t *testing.T, timing fleet.LinkTiming) *nodeRegion {
 	t.Helper()
 	url := testkit.DatabaseURL(t)
-	store, err := postgres.Open(t.Context(), url, testkit.Region)
+	store, err := store.Open(t.Context(), url, testkit.Region)
 	require.NoError(t, err)
 	t.Cleanup(store.Close)
 	r := &nodeRegion{region: &region{T: t, store: store, timing: timing, address: testkit.Address()}}

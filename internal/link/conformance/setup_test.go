@@ -20,6 +20,9 @@ import (
 	"github.com/holdfast-io/holdfast/internal/identity"
 	"github.com/holdfast-io/holdfast/internal/link"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/keyring"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
+	"github.com/holdfast-io/holdfast/internal/store"
 	"github.com/holdfast-io/holdfast/internal/testkit"
 	"github.com/holdfast-io/holdfast/provider"
 )
@@ -92,7 +95,7 @@ func patient() fleet.LinkTiming {
 // region is a database with a server of the link on it, at an address that outlives the server.
 type region struct {
 	*testing.T
-	store   *postgres.Store
+	store   *store.Store
 	timing  fleet.LinkTiming
 	address string
 	stop    func()
@@ -111,7 +114,7 @@ func (r *region) grant(namespaces ...fleet.ModuleNamespace) (token, id string) {
 	r.Helper()
 	token, hash, err := identity.NewToken(32)
 	require.NoError(r, err)
-	row, err := r.store.AddAPIToken(r.Context(), postgres.APIToken{Hash: hash[:], Role: "provider", Namespaces: namespaces, CreatedBy: "test"})
+	row, err := r.store.AddAPIToken(r.Context(), keyring.APIToken{Hash: hash[:], Role: "provider", Namespaces: namespaces, CreatedBy: "test"})
 	require.NoError(r, err)
 	return token, row.ID
 }
@@ -137,14 +140,14 @@ func (r *region) eventually(what string, so func() bool) {
 }
 
 // live are the connections that have not ended.
-func (r *region) live() []postgres.Connection {
+func (r *region) live() []nodes.Connection {
 	r.Helper()
 	all, err := r.store.ListConnections(context.Background(), "", "", 100)
 	require.NoError(r, err)
 	return all
 }
 
-func (r *region) row(id string) postgres.Connection {
+func (r *region) row(id string) nodes.Connection {
 	r.Helper()
 	c, err := r.store.GetConnection(context.Background(), fleet.ConnectionID(id))
 	require.NoError(r, err)

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
 )
 
 const (
@@ -18,7 +18,7 @@ const (
 
 // renewing is a renewal under way, and its result. A site is in a batch at most once, because its booth is held.
 type renewing struct {
-	change  postgres.VoteChange
+	change  nodes.VoteChange
 	written bool
 	err     error
 	done    chan struct{}
@@ -54,7 +54,7 @@ func (b *batch) take() []*renewing {
 
 // renew waits until the change is written with others, or was found to be outdated. One that was skipped because
 // its row was locked is written separately.
-func (s *Service) renew(ctx context.Context, c postgres.VoteChange, actor string) (bool, error) {
+func (s *Service) renew(ctx context.Context, c nodes.VoteChange, actor string) (bool, error) {
 	r := &renewing{change: c, done: make(chan struct{})}
 	s.batch.add(r)
 	select {
@@ -106,7 +106,7 @@ func (s *Service) answerAll(ctx context.Context) {
 func (s *Service) writeBatch(ctx context.Context, all []*renewing) {
 	ctx, cancel := context.WithTimeout(ctx, storeLimit)
 	defer cancel()
-	changes := make([]postgres.VoteChange, len(all))
+	changes := make([]nodes.VoteChange, len(all))
 	of := make(map[fleet.SiteName]*renewing, len(all))
 	for i, r := range all {
 		changes[i], of[r.change.Site] = r.change, r

@@ -6,7 +6,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/lease"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
 )
 
 // booth is where one site's vote is cast. The goroutine inside has exclusive use of the voter.
@@ -50,7 +50,7 @@ func (b *booth) votes() bool { return len(b.pair) == 2 }
 // see takes over the stored vote. Clocks restart if the voter does not know the site yet, if its nodes changed,
 // after a reset by an operator, and if a lost vote was restored: another server may have restored it, and this one
 // measured no time since.
-func (b *booth) see(row postgres.SiteVote, cfg lease.VoterConfig, now lease.Instant) {
+func (b *booth) see(row nodes.SiteVote, cfg lease.VoterConfig, now lease.Instant) {
 	record := lease.Record(row.Vote)
 	again := b.pair == nil || !slices.Equal(b.pair, row.Pair) || b.voter.Record().Lost && !record.Lost || b.reset != row.Resets
 	b.pair, b.reset = row.Pair, row.Resets

@@ -4,7 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
 )
 
 type metrics struct {
@@ -44,7 +44,7 @@ func newMetrics(r *prometheus.Registry) (*metrics, error) {
 // standings counts sites by how their vote stands.
 type standings struct{ held, free, lost, aimed, unvoted, alone float64 }
 
-func (c *standings) add(row postgres.SiteVote) {
+func (c *standings) add(row nodes.SiteVote) {
 	switch v := row.Vote; {
 	case len(row.Pair) < 2:
 		c.alone++

@@ -12,21 +12,19 @@ import (
 	nodev1 "github.com/holdfast-io/holdfast/api/node/v1"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/lease"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
 )
 
 // Store stores the region's votes. Errors are *fleet.Error.
 type Store interface {
-	Votes(ctx context.Context) ([]postgres.SiteVote, error)
-	VoteOf(ctx context.Context, site fleet.SiteName) (postgres.SiteVote, error)
+	Votes(ctx context.Context) ([]nodes.SiteVote, error)
+	VoteOf(ctx context.Context, site fleet.SiteName) (nodes.SiteVote, error)
 	// CastVote is false, and changes nothing, if the stored vote has changed.
-	CastVote(ctx context.Context, c postgres.VoteChange, actor string) (written bool, err error)
+	CastVote(ctx context.Context, c nodes.VoteChange, actor string) (written bool, err error)
 	// RenewVotes returns the sites that it wrote; it skips locked ones.
-	RenewVotes(ctx context.Context, all []postgres.VoteChange) ([]fleet.SiteName, error)
+	RenewVotes(ctx context.Context, all []nodes.VoteChange) ([]fleet.SiteName, error)
 	FollowVote(ctx context.Context, site fleet.SiteName, node fleet.NodeName, epoch int64, ttl time.Duration) error
 }
-
-var _ Store = (*postgres.Store)(nil)
 
 // Options configure the service.
 type Options struct {
@@ -225,8 +223,8 @@ func (s *Service) change(ctx context.Context, b *booth, actor string, decide fun
 			b.voter = next
 			return nil
 		}
-		written, err := s.write(ctx, postgres.VoteChange{
-			Site: b.site, Was: postgres.Vote(b.voter.Record()), Now: postgres.Vote(next.Record()),
+		written, err := s.write(ctx, nodes.VoteChange{
+			Site: b.site, Was: nodes.Vote(b.voter.Record()), Now: nodes.Vote(next.Record()),
 		}, actor)
 		if err != nil {
 			return err
@@ -259,7 +257,7 @@ func (s *Service) look(ctx context.Context, b *booth) error {
 	return nil
 }
 
-func (s *Service) write(ctx context.Context, c postgres.VoteChange, actor string) (bool, error) {
+func (s *Service) write(ctx context.Context, c nodes.VoteChange, actor string) (bool, error) {
 	if c.Renews() {
 		return s.renew(ctx, c, actor)
 	}

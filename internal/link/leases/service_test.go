@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/link/leases"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
 	"github.com/holdfast-io/holdfast/internal/testkit"
 )
 
@@ -34,7 +35,7 @@ func (w *world) hold(s *leases.Service, node fleet.NodeName, epoch int64) {
 	require.Equal(w.t, "granted", w.ask(s, grant, node, epoch, 1).GetReason())
 }
 
-func (w *world) record() postgres.Vote {
+func (w *world) record() nodes.Vote {
 	w.t.Helper()
 	v, err := w.store.VoteOf(w.t.Context(), plant)
 	require.NoError(w.t, err)
@@ -51,7 +52,7 @@ func TestVote(t *testing.T) {
 		s := w.server()
 		require.Equal(t, "outbid", w.ask(s, promise, nodeB, 1, 0).GetReason(), "its epoch is spent")
 		w.hold(s, nodeB, 2)
-		require.Equal(t, postgres.Vote{Promised: 2, PromisedTo: nodeB, Holder: nodeB, Epoch: 2, Counter: 1, TTL: ttl}, w.record())
+		require.Equal(t, nodes.Vote{Promised: 2, PromisedTo: nodeB, Holder: nodeB, Epoch: 2, Counter: 1, TTL: ttl}, w.record())
 	})
 
 	t.Run("what was granted is durable before it is answered, and seen by the other server", func(t *testing.T) {
@@ -251,7 +252,7 @@ type slowStore struct {
 	once          sync.Once
 }
 
-func (s *slowStore) CastVote(ctx context.Context, c postgres.VoteChange, actor string) (bool, error) {
+func (s *slowStore) CastVote(ctx context.Context, c nodes.VoteChange, actor string) (bool, error) {
 	if c.Site == s.slow {
 		s.once.Do(func() { close(s.entered) })
 		<-s.open

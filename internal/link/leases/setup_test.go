@@ -25,6 +25,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/link"
 	"github.com/holdfast-io/holdfast/internal/link/leases"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/store"
 	"github.com/holdfast-io/holdfast/internal/testkit"
 )
 
@@ -39,7 +40,7 @@ const (
 type world struct {
 	t       *testing.T
 	url     string
-	store   *postgres.Store
+	store   *store.Store
 	raw     *pgxpool.Pool
 	now     atomic.Int64
 	nonce   atomic.Int64
@@ -53,7 +54,7 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, url: testkit.DatabaseURL(t)}
 	var err error
-	w.store, err = postgres.Open(t.Context(), w.url, testkit.Region)
+	w.store, err = store.Open(t.Context(), w.url, testkit.Region)
 	require.NoError(t, err)
 	t.Cleanup(w.store.Close)
 	w.raw, err = pgxpool.New(t.Context(), w.url)

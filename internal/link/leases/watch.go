@@ -8,7 +8,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/lease"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
 )
 
 // Run reads all votes at each tick and writes renewals in batches, until the context ends.
@@ -66,7 +66,7 @@ const tickLimit = 250 * time.Millisecond
 
 // tickSite skips a busy booth: the goroutine inside reads what is stored, and the tick follows when it leaves.
 // Renewals may come with every tick. If ticks never reached a vote, it would see a pause once the renewals end.
-func (s *Service) tickSite(ctx context.Context, row postgres.SiteVote, now lease.Instant) {
+func (s *Service) tickSite(ctx context.Context, row nodes.SiteVote, now lease.Instant) {
 	b := s.open(row.Site)
 	if !b.tryEnter() {
 		s.later.Go(func() { s.tickLater(context.WithoutCancel(ctx), b) })
@@ -105,7 +105,7 @@ func (s *Service) tickVote(ctx context.Context, b *booth) {
 
 // older reports that the row was read before this server's last write: taking it over would restart the clocks for
 // nothing. Twice in a row means that the database was restored.
-func older(row postgres.SiteVote, b *booth) bool {
+func older(row nodes.SiteVote, b *booth) bool {
 	if b.pair == nil || b.reset != row.Resets {
 		return b.pair != nil && row.Resets < b.reset
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/holdfast-io/holdfast/internal/durable"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
@@ -48,21 +49,5 @@ func (i *Isolation) save() error {
 	if err != nil {
 		return fmt.Errorf("encode the uids of projects: %w", err)
 	}
-	tmp, err := os.CreateTemp(i.opt.Dir, ".uids-*") // CreateTemp gives mode 0600
-	if err != nil {
-		return fmt.Errorf("create %s: %w", File, err)
-	}
-	defer func() { _ = os.Remove(tmp.Name()) }() // gone after the rename
-	_, err = tmp.Write(raw)
-	if err := errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
-		return fmt.Errorf("write %s: %w", File, err)
-	}
-	if err := os.Rename(tmp.Name(), filepath.Join(i.opt.Dir, File)); err != nil {
-		return fmt.Errorf("put %s in place: %w", File, err)
-	}
-	dir, err := os.Open(i.opt.Dir)
-	if err != nil {
-		return fmt.Errorf("open the directory of %s: %w", File, err)
-	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return durable.WriteFile(filepath.Join(i.opt.Dir, File), raw)
 }

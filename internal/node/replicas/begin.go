@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/pause"
 )
 
 // The pauses between attempts after a failure that a retry may fix.
@@ -16,15 +17,6 @@ const (
 	firstPause = 500 * time.Millisecond
 	lastPause  = 15 * time.Second
 )
-
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
-}
 
 // prepare fetches all that a start needs, without a start slot. It retries failures that may pass, up to the
 // time limit; at that limit it also cancels a step that hangs, and the caller gives up.
@@ -50,7 +42,7 @@ func (w *worker) prepare(ctx context.Context) {
 		if w.process != decide.ProcessPreparing || w.next().Do != decide.DoRest {
 			return
 		}
-		pause(within, min(firstPause<<min(failures, 6), lastPause))
+		_ = pause.For(within, min(firstPause<<min(failures, 6), lastPause))
 	}
 	if ctx.Err() != nil {
 		w.is(decide.ProcessNone)
@@ -63,7 +55,7 @@ func (w *worker) within(ctx context.Context, until time.Duration) context.Contex
 	ctx, cancel := context.WithCancelCause(ctx)
 	w.keeper.workers.Go(func() {
 		for ctx.Err() == nil && w.keeper.opt.Now() < until {
-			pause(ctx, lookAgain)
+			_ = pause.For(ctx, lookAgain)
 		}
 		cancel(errTooLong)
 	})
@@ -155,7 +147,7 @@ func (w *worker) start(agent context.Context, a decide.ReplicaAction) {
 	if err != nil {
 		w.is(decide.ProcessPrepared)
 		if w.failed(ctx, err); w.process == decide.ProcessPrepared {
-			pause(ctx, lookAgain)
+			_ = pause.For(ctx, lookAgain)
 		}
 		return
 	}
@@ -285,7 +277,7 @@ func (w *worker) watchExit(ctx context.Context, driver Driver) {
 			if ctx.Err() == nil && failures == 0 {
 				w.keeper.opt.Log.Error("wait for the end of a replica, retrying", "replica", w.id, "err", err)
 			}
-			pause(ctx, lookAgain)
+			_ = pause.For(ctx, lookAgain)
 		}
 	})
 }

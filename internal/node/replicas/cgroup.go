@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/pause"
 )
 
 // Cgroups gives each replica that is a process its own cgroup (version 2), with the limits of its definition. A
@@ -216,7 +217,7 @@ func (c *Cgroups) remove(ctx context.Context, id fleet.ReplicaID) error {
 		if err := control(filepath.Join(dir, "cgroup.kill"), "1"); err != nil {
 			return err
 		}
-		if pause(ctx, emptyAgain); ctx.Err() != nil {
+		if pause.For(ctx, emptyAgain) != nil {
 			return fleet.Errorf(fleet.Unavailable, "the replica's cgroup still has processes: %w", ctx.Err())
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	nodev1 "github.com/holdfast-io/holdfast/api/node/v1"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/poke"
 )
 
 // feed is what the node still has to report to the region. Keeper.mu guards it.
@@ -26,7 +27,7 @@ func newFeed() feed {
 
 func (f *feed) changed(id fleet.ReplicaID) {
 	f.dirty[id] = true
-	poke(f.news)
+	poke.Once(f.news)
 }
 
 // Next waits for the next report. A complete report waits until the node knows all its replicas: the region
@@ -88,7 +89,7 @@ func (k *Keeper) whole() bool { return k.fresh && (!k.blank || len(k.absent) == 
 // tellWhole sends the complete report again once it can cover the whole; mu is held.
 func (k *Keeper) tellWhole() {
 	if k.feed.partly && k.whole() {
-		poke(k.feed.news)
+		poke.Once(k.feed.news)
 	}
 }
 

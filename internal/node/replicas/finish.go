@@ -8,6 +8,8 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/pause"
+	"github.com/holdfast-io/holdfast/internal/poke"
 )
 
 // stop ends what runs, for good or for a restart.
@@ -151,7 +153,7 @@ func (k *Keeper) clearing(id fleet.ReplicaID) {
 	defer k.mu.Unlock()
 	if w, has := k.replicas[id]; has {
 		w.cleared = true
-		poke(k.ship[k.shipper(w.known)])
+		poke.Once(k.ship[k.shipper(w.known)])
 	}
 }
 
@@ -224,7 +226,7 @@ func (k *Keeper) stopThose(ctx context.Context, name fleet.Driver, driver Driver
 		go func() {
 			err := driver.Stop(ctx, f.ID)
 			for err != nil {
-				if pause(ctx, lookAgain); ctx.Err() != nil {
+				if pause.For(ctx, lookAgain) != nil {
 					break
 				}
 				err = driver.Stop(ctx, f.ID)

@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/guardian"
+	"github.com/holdfast-io/holdfast/internal/poke"
 )
 
 func (b *bench) put(id fleet.ReplicaID, name string) {
@@ -289,7 +290,7 @@ func TestBegunInTime(t *testing.T) {
 				w, has := b.keeper.replicas[first]
 				return has && w.known.StopSeconds == l.StopSeconds
 			}, "the set is not taken")
-			poke(b.keeper.prober.wake) // its second probe is due
+			poke.Once(b.keeper.prober.wake) // its second probe is due
 			st := b.is(first, fleet.PhaseRunning, fleet.HealthHealthy)
 			require.Equal(t, []any{pid, uint32(0)}, []any{st.GetPid(), st.GetRestarts()})
 			require.Equal(t, []string{"preparing NOT_CHECKED 0", "running NOT_CHECKED 0", "running HEALTHY 0"}, b.told(first))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/poke"
 )
 
 // together is how far a probe may be delayed to start with others: one wake-up of the machine for all probes
@@ -63,7 +64,7 @@ func (p *prober) watch(w *watch) {
 	p.mu.Lock()
 	p.watched[w.id] = w
 	p.mu.Unlock()
-	poke(p.wake)
+	poke.Once(p.wake)
 }
 
 // forget ends the probes of a replica; a probe under way has no effect any more.
@@ -156,7 +157,7 @@ func (p *prober) try(ctx context.Context, w *watch) {
 		w.changed(is)
 	}
 	if is.Next < p.sleeps {
-		poke(p.wake)
+		poke.Once(p.wake)
 	}
 	p.mu.Unlock()
 }

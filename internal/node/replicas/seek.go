@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/pause"
+	"github.com/holdfast-io/holdfast/internal/poke"
 )
 
 // seek retries a driver that did not answer at the start until it answers: an engine may start after its node's
@@ -13,7 +15,7 @@ func (k *Keeper) seek(ctx context.Context, name fleet.Driver, driver Driver) err
 	answers := k.absent[name]
 	k.mu.Unlock()
 	for answers != nil {
-		pause(ctx, k.opt.SeekEvery)
+		_ = pause.For(ctx, k.opt.SeekEvery)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -46,7 +48,7 @@ func (k *Keeper) appeared(name fleet.Driver, found []Found) (unseen []fleet.Repl
 		}
 	}
 	k.tellWhole()
-	poke(k.told)
+	poke.Once(k.told)
 	return unseen
 }
 
@@ -63,7 +65,7 @@ func (k *Keeper) endUnseen(ctx context.Context, driver Driver, ids []fleet.Repli
 					return
 				}
 				k.opt.Log.Error("stop a replica that is to end, retrying", "replica", id, "err", err)
-				pause(ctx, lookAgain)
+				_ = pause.For(ctx, lookAgain)
 			}
 		})
 	}
@@ -73,7 +75,7 @@ func (k *Keeper) endUnseen(ctx context.Context, driver Driver, ids []fleet.Repli
 func (k *Keeper) anew() {
 	k.fresh = false
 	k.came++
-	poke(k.told)
+	poke.Once(k.told)
 }
 
 // answers waits for a driver's first answer.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/poke"
 	"github.com/holdfast-io/holdfast/internal/sqlite"
 )
 
@@ -23,14 +24,7 @@ func (k *Keeper) OnReplicaSet(era, version int64) {
 	if at := (fleet.SetVersion{Era: era, Number: version}); at.Newer(k.newest) {
 		k.newest = at
 	}
-	poke(k.told)
-}
-
-func poke(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default: // one is queued already
-	}
+	poke.Once(k.told)
 }
 
 // follow reads the set after a notice, and periodically. A failed read changes nothing and is retried.

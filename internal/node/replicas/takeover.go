@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/pause"
 )
 
 // takeOver starts from what an earlier agent left, if anything.
@@ -64,7 +65,7 @@ func (k *Keeper) forgot() bool {
 // endSurely ends what an earlier agent left, before any other step of the replica.
 func (w *worker) endSurely(ctx context.Context, driver Driver) {
 	for ctx.Err() == nil && !w.end(ctx, driver) {
-		pause(ctx, lookAgain)
+		_ = pause.For(ctx, lookAgain)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/poke"
 )
 
 // worker keeps one replica. It does one thing at a time, and decides again after each.
@@ -47,7 +48,7 @@ type worker struct {
 	cancel context.CancelFunc
 }
 
-func (w *worker) poke() { poke(w.wake) }
+func (w *worker) poke() { poke.Once(w.wake) }
 
 // interrupt cancels a preparation or start.
 func (w *worker) interrupt() {

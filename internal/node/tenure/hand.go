@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/guardian"
 	"github.com/holdfast-io/holdfast/internal/lease"
+	"github.com/holdfast-io/holdfast/internal/poke"
 )
 
 // desire is the desired state now.
@@ -57,14 +58,7 @@ func (h *hand) want(d desire) {
 	h.wanted = d
 	h.mu.Unlock()
 	if changed {
-		h.poke()
-	}
-}
-
-func (h *hand) poke() {
-	select {
-	case h.wake <- struct{}{}:
-	default: // one is queued, and will see this too
+		poke.Once(h.wake)
 	}
 }
 
@@ -184,7 +178,7 @@ func (h *hand) take(ctx context.Context, d desire) error {
 	}
 	d = h.latest() // the request took a while
 	if !d.holding || d.releasing || d.lapses != h.lapses {
-		h.poke()
+		poke.Once(h.wake)
 		return nil
 	}
 	h.active = true

@@ -5,6 +5,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/guardian"
 	"github.com/holdfast-io/holdfast/internal/lease"
+	"github.com/holdfast-io/holdfast/internal/poke"
 )
 
 // stopping is a stop under way: the graceful one of a hand-over, or the check that all that ran under an
@@ -42,7 +43,7 @@ func (h *hand) release(ctx context.Context, d desire) error {
 	return h.k.post(ctx, func(now lease.Instant) {
 		c, acts := h.k.candidate.Stopped(now)
 		h.k.carry(c, acts, now)
-		h.poke() // in case it could not be written
+		poke.Once(h.wake) // in case it could not be written
 	})
 }
 
@@ -81,7 +82,7 @@ func (h *hand) stop(ctx context.Context) *stopping {
 	s := &stopping{cancel: cancel, done: make(chan error, 1)}
 	go func() {
 		s.done <- h.k.opt.Tenant.Stop(ctx)
-		h.poke()
+		poke.Once(h.wake)
 	}()
 	return s
 }

@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	nodev1 "github.com/holdfast-io/holdfast/api/node/v1"
+	"github.com/holdfast-io/holdfast/internal/durable"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/lease"
 )
@@ -176,21 +176,5 @@ func (s Site) save(path string) error {
 	if err != nil {
 		return fmt.Errorf("encode the site: %w", err)
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".site-*") // CreateTemp gives mode 0600
-	if err != nil {
-		return fmt.Errorf("create %s: %w", SiteFile, err)
-	}
-	defer func() { _ = os.Remove(tmp.Name()) }() // gone after the rename
-	_, err = tmp.Write(raw)
-	if err := errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
-		return fmt.Errorf("write %s: %w", SiteFile, err)
-	}
-	if err := os.Rename(tmp.Name(), path); err != nil {
-		return fmt.Errorf("put %s in place: %w", SiteFile, err)
-	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return fmt.Errorf("open the directory of %s: %w", SiteFile, err)
-	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return durable.WriteFile(path, raw)
 }

@@ -1,0 +1,219 @@
+package deliveries
+
+import (
+	"context"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/db"
+)
+
+// batchClaim is an item of a batch that gets a delivery. Release is nil when the revision
+// was released before.
+type batchClaim struct {
+	Name       string
+	Object     *fleet.Object
+	Before     *db.Revision // the desired one
+	Release    *release
+	Spec       []byte
+	Generation int64
+	Action     string
+
+	ID       string
+	Revision int64
+	Era      int64 // if the active is notified at once
+	Attempt  int64
+}
+
+// hash and size are of what is delivered.
+func (c *batchClaim) content() (hash []byte, size int64) {
+	if c.Release != nil {
+		return postgres.HashBytes(c.Release.Content.Hash), c.Release.Content.Size
+	}
+	return c.Before.BodyHash, c.Before.Size
+}
+
+// write does for all claims what a PUT and a claim do for one, each step in one statement.
+func (r *batchRelease) write(ctx context.Context) error {
+	for _, step := range []func(context.Context) error{
+		r.changeSpecs, r.number, r.insertRevisions, r.supersede, r.tell, r.insertDeliveries, r.insertTargets,
+	} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	for _, c := range r.claims {
+		m := targetMove{Name: c.Name, State: fleet.FleetTargetDelivering, Tries: 1, Delivery: c.ID, Revision: c.Revision}
+		if c.Before != nil {
+			m.Before = c.Before.Revision
+		}
+		r.moves.add(m)
+	}
+	return nil
+}
+
+// changeSpecs writes the objects whose spec changed, each with its event.
+func (r *batchRelease) changeSpecs(ctx context.Context) error {
+	syncing, err := r.s.Syncing()
+	if err != nil {
+		return postgres.Failed("compute syncing", err)
+	}
+	p := db.ChangeSpecsParams{Syncing: syncing, Site: string(r.in.Site), Actor: r.in.Actor}
+	for _, c := range r.claims {
+		if c.Release == nil || c.Generation == c.Object.Generation && postgres.SameJSON(c.Object.Syncing, syncing) {
+			continue
+		}
+		after := *c.Object
+		after.Spec = c.Spec
+		p.Names, p.Generations = append(p.Names, c.Name), append(p.Generations, c.Generation)
+		p.Specs = append(p.Specs, string(c.Spec))
+		p.Befores, p.Afters = append(p.Befores, string(postgres.Declared(c.Object))), append(p.Afters, string(postgres.Declared(&after)))
+	}
+	if len(p.Names) == 0 {
+		return nil
+	}
+	return postgres.Failed("change specs", r.q.ChangeSpecs(ctx, p))
+}
+
+// number counts the attempts, and numbers the revisions that are released (N18).
+func (r *batchRelease) number(ctx context.Context) error {
+	p := db.NumberSubjectsParams{Site: string(r.in.Site)}
+	byName := make(map[string]*batchClaim, len(r.claims))
+	for _, c := range r.claims {
+		raise := int64(0)
+		if c.Release != nil {
+			raise = 1
+		}
+		p.Names, p.Projects, p.Raises = append(p.Names, c.Name), append(p.Projects, string(c.Object.Project)), append(p.Raises, raise)
+		byName[c.Name] = c
+	}
+	rows, err := r.q.NumberSubjects(ctx, p)
+	for _, row := range rows {
+		byName[row.Name].Revision, byName[row.Name].Attempt = row.DesiredRevision, row.Attempts
+	}
+	return postgres.Failed("number the revisions", err)
+}
+
+func (r *batchRelease) insertRevisions(ctx context.Context) error {
+	p := db.InsertRevisionsParams{Site: string(r.in.Site), CreatedBy: r.in.Actor, Reason: r.in.Reason}
+	for _, c := range r.claims {
+		n := c.Release
+		if n == nil {
+			continue
+		}
+		p.Names, p.Revisions, p.Actions = append(p.Names, c.Name), append(p.Revisions, c.Revision), append(p.Actions, c.Action)
+		p.ContentKinds, p.BodyHashes = append(p.ContentKinds, string(n.Content.Kind)), append(p.BodyHashes, postgres.HashBytes(n.Content.Hash))
+		p.Sizes, p.Runs = append(p.Sizes, n.Content.Size), append(p.Runs, string(n.Run))
+		p.RunHashes, p.Enabled = append(p.RunHashes, postgres.HashBytes(n.RunHash)), append(p.Enabled, n.Enabled)
+		p.Durabilities, p.Generations = append(p.Durabilities, string(n.Durability)), append(p.Generations, c.Generation)
+		p.Specs = append(p.Specs, string(c.Spec))
+	}
+	if len(p.Names) == 0 {
+		return nil
+	}
+	return postgres.Failed("store the revisions", r.q.InsertRevisions(ctx, p))
+}
+
+// supersede ends what was under way of the same instances, and what asked for older revisions.
+func (r *batchRelease) supersede(ctx context.Context) error {
+	site, names := string(r.in.Site), r.claimed()
+	if err := r.q.SupersedeOpenOf(ctx, db.SupersedeOpenOfParams{Site: site, Names: names}); err != nil {
+		return postgres.Failed("supersede open deliveries", err)
+	}
+	if err := r.q.SettleStagedOf(ctx, db.SettleStagedOfParams{Site: site, Names: names}); err != nil {
+		return postgres.Failed("settle what was staged", err)
+	}
+	if err := r.q.DeletePendingOfNames(ctx, db.DeletePendingOfNamesParams{Site: site, Names: names}); err != nil {
+		return postgres.Failed("delete pending rows", err)
+	}
+	var ends endings
+	for _, c := range r.claims {
+		ends.add(r.subject(c.Name), postgres.Ending{
+			To: c.Revision - 1, State: fleet.OperationSuperseded, Reason: "newer_revision", Message: "a newer revision was released",
+		})
+	}
+	return ends.write(ctx, r.q)
+}
+
+func (r *batchRelease) claimed() []string {
+	names := make([]string, len(r.claims))
+	for i, c := range r.claims {
+		names[i] = c.Name
+	}
+	return names
+}
+
+func (r *batchRelease) subject(name string) string {
+	return fleet.InstanceSubject(r.in.Site, fleet.InstanceName(name))
+}
+
+func (r *batchRelease) insertDeliveries(ctx context.Context) error {
+	p := db.InsertDeliveriesParams{
+		Site: string(r.in.Site), BatchID: string(r.in.ID), Node: r.lease.Holder, Epoch: r.lease.Epoch,
+		WorkflowID: r.in.Workflow, RunID: r.in.Run, Seconds: r.in.Deadline.Seconds(), Names: r.claimed(), Phase: phasePersisted,
+	}
+	if r.notified != nil {
+		p.Phase = phaseNotified
+	}
+	w := db.InsertPendingRowsParams{Site: p.Site, Seconds: spared(r.in.TTL).Seconds(), Names: p.Names}
+	for _, c := range r.claims {
+		id, err := postgres.NewID()
+		if err != nil {
+			return err
+		}
+		c.ID = id
+		by := r.in.Actor
+		if c.Release == nil {
+			by = c.Before.CreatedBy
+		}
+		hash, _ := c.content()
+		p.Ids, p.Revisions, p.Attempts = append(p.Ids, id), append(p.Revisions, c.Revision), append(p.Attempts, c.Attempt)
+		p.FromRevisions, p.RequestedBy = append(p.FromRevisions, r.deployed[c.Name].Revision), append(p.RequestedBy, by)
+		w.Hashes = append(w.Hashes, hash)
+	}
+	w.Ids, w.Revisions = p.Ids, p.Revisions
+	if err := r.q.InsertDeliveries(ctx, p); err != nil {
+		return postgres.Failed("write the deliveries", err)
+	}
+	return postgres.Failed("write the pending rows", r.q.InsertPendingRows(ctx, w))
+}
+
+func (r *batchRelease) insertTargets(ctx context.Context) error {
+	var err error
+	r.nodes, err = r.q.NodesOfBatch(ctx, db.NodesOfBatchParams{Site: string(r.in.Site), Holder: r.lease.Holder})
+	if err != nil {
+		return postgres.Failed("read the nodes", err)
+	}
+	p := db.InsertTargetsManyParams{Holder: r.lease.Holder, Nodes: r.nodes}
+	if r.notified != nil {
+		p.Told = r.notified.Name
+	}
+	a := db.AttachDeliveriesParams{Running: string(fleet.OperationRunning)}
+	for _, c := range r.claims {
+		_, size := c.content()
+		p.Ids, p.Totals = append(p.Ids, c.ID), append(p.Totals, size)
+		a.Subjects, a.Revisions = append(a.Subjects, r.subject(c.Name)), append(a.Revisions, c.Revision)
+	}
+	a.DeliveryIds = p.Ids
+	if err := r.q.InsertTargetsMany(ctx, p); err != nil {
+		return postgres.Failed("write the targets", err)
+	}
+	return postgres.Failed("attach the deliveries", r.q.AttachDeliveries(ctx, a))
+}
+
+// endings end operations of many subjects with one statement.
+type endings db.EndOperationsManyParams
+
+func (e *endings) add(subject string, how postgres.Ending) {
+	e.Subjects, e.ToRevisions = append(e.Subjects, subject), append(e.ToRevisions, how.To)
+	e.States, e.Reasons = append(e.States, string(how.State)), append(e.Reasons, how.Reason)
+	e.Messages, e.DeliveryIds = append(e.Messages, how.Message), append(e.DeliveryIds, string(how.Delivery))
+}
+
+func (e endings) write(ctx context.Context, q *db.Queries) error {
+	if len(e.Subjects) == 0 {
+		return nil
+	}
+	e.Running = string(fleet.OperationRunning)
+	return postgres.Failed("end operations", q.EndOperationsMany(ctx, db.EndOperationsManyParams(e)))
+}

@@ -1,0 +1,112 @@
+package deliveries
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/db"
+)
+
+// OpenSubject is a subject with something under way, and the run that spoke for it last.
+type OpenSubject struct {
+	Site     fleet.SiteName
+	Instance fleet.InstanceName
+	Run      string
+}
+
+// Name is the id of the subject's entity.
+func (o OpenSubject) Name() string { return fleet.InstanceSubject(o.Site, o.Instance) }
+
+// heardWithin is how lately an active was heard, to be asked what became of a lost answer: a
+// live node reports every few seconds, and one that is disconnected is not asked again and again.
+const heardWithin = time.Minute
+
+// OpenSubjects pages through the subjects with running operations, an open delivery, something
+// due, or an unsettled delivery that its active can settle, older than a time.
+func (s *Store) OpenSubjects(ctx context.Context, after OpenSubject, older time.Duration, limit int32) ([]OpenSubject, error) {
+	rows, err := s.Q.OpenSubjects(ctx, db.OpenSubjectsParams{
+		AfterSite: string(after.Site), AfterName: string(after.Instance), OlderSeconds: older.Seconds(),
+		HeardSeconds: heardWithin.Seconds(), MaxRows: limit,
+	})
+	out := make([]OpenSubject, len(rows))
+	for i, r := range rows {
+		out[i] = OpenSubject{Site: fleet.SiteName(r.Site), Instance: fleet.InstanceName(r.Name), Run: r.EntityRun}
+	}
+	return out, postgres.Failed("list open subjects", err)
+}
+
+// CloseLost ends the operations and the open delivery of a subject whose workflow run is
+// gone, and wakes the object. A delivery that was under way becomes unknown, and stays
+// owed, so that the next run asks the node and continues.
+func (s *Store) CloseLost(ctx context.Context, o OpenSubject, end fleet.OperationState, reason string) error {
+	return s.Tx(ctx, "close lost operations", func(q *db.Queries) error {
+		key := fleet.InstanceKey(o.Site, o.Instance)
+		if err := postgres.Lock(ctx, q, []fleet.ObjectKey{key}); err != nil {
+			return err
+		}
+		sub, err := q.LockSubject(ctx, db.LockSubjectParams{Site: key.Scope, Name: key.Name})
+		if err != nil {
+			return postgres.Failed("lock the subject", err)
+		}
+		if sub.EntityRun != o.Run {
+			return nil // served by another run since
+		}
+		batched, err := q.InOpenBatch(ctx, db.InOpenBatchParams{Site: key.Scope, Name: key.Name})
+		if err != nil || batched { // claimed since it was looked at; who loses the batch sees to it
+			return postgres.Failed("look for the batch", err)
+		}
+		if err := loseDelivery(ctx, q, key, reason); err != nil {
+			return err
+		}
+		if end != fleet.OperationRunning {
+			e := postgres.Ending{To: sub.LastRevision, State: end, Reason: reason, Message: "its workflow run " + o.Run + " is gone", Run: o.Run}
+			if err := postgres.EndOperations(ctx, q, o.Name(), e); err != nil {
+				return err
+			}
+		}
+		return postgres.PutOutbox(ctx, q, o.Name())
+	})
+}
+
+func loseDelivery(ctx context.Context, q *db.Queries, key fleet.ObjectKey, reason string) error {
+	d, err := q.OpenDelivery(ctx, db.OpenDeliveryParams{Site: key.Scope, Name: key.Name})
+	if postgres.NoRows(err) {
+		return nil
+	}
+	if err != nil {
+		return postgres.Failed("read the open delivery", err)
+	}
+	p := db.EndDeliveryParams{ID: d.ID, State: string(fleet.DeliveryUnknown), Reason: reason}
+	if d.Phase == phaseRecorded {
+		applied := string(fleet.SettledApplied)
+		p.SettledAs = &applied
+	}
+	if err := q.EndDelivery(ctx, p); err != nil {
+		return postgres.Failed("end the delivery", err)
+	}
+	if err := q.ClosePending(ctx, d.ID); err != nil {
+		return postgres.Failed("close the pending row", err)
+	}
+	if d.Phase == phaseRecorded { // the standby's row is owed since the record
+		_, err := bury(ctx, q, key)
+		return err
+	}
+	r, err := q.GetRevision(ctx, db.GetRevisionParams{Site: d.Site, Name: d.Name, Revision: d.Revision})
+	if err != nil {
+		return postgres.Failed("read revision", err)
+	}
+	// To whom may deploy it now: the right may have moved since the delivery began.
+	active := d.Node
+	lease, err := q.LockLease(ctx, d.Site)
+	if err != nil && !postgres.NoRows(err) {
+		return postgres.Failed("read the lease", err)
+	}
+	if err == nil {
+		active = lease.Holder
+	}
+	return postgres.Failed("write what is owed", q.UpsertOwed(ctx, db.UpsertOwedParams{
+		Site: d.Site, Name: d.Name, Node: active, Revision: d.Revision, Action: r.Action, Due: true, Reason: reason,
+	}))
+}

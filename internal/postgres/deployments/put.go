@@ -1,0 +1,327 @@
+package deployments
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/decide"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/db"
+)
+
+// PutDeployment writes the spec and, unless that is not wanted, releases it: a revision with its
+// definition, the operation that waits for it and the outbox row, in one transaction (X2). What was
+// released as it is, with the same definition, starts nothing. Over a delete it declares another
+// deployment of the same name, which begins when the one before has ended.
+func (s *Store) PutDeployment(ctx context.Context, p DeploymentPut) (postgres.Started, error) {
+	return s.Change(ctx, p.Write, p.places(), func(q *db.Queries, out *postgres.Started) error {
+		if err := placesOf(ctx, q, p); err != nil {
+			return err
+		}
+		if err := postgres.Hold(ctx, q, append(bodiesOf(p.Spec), p.Definition.Hash)...); err != nil {
+			return err
+		}
+		var err error
+		if out.Written, err = s.Write(ctx, q, p.Write, p.Spec); err != nil {
+			return err
+		}
+		w, err := workOn(ctx, q, out.After, p.Actor)
+		if err != nil {
+			return err
+		}
+		if err := w.declare(ctx); err != nil || !p.Deploy {
+			return err
+		}
+		if out.Operation, err = w.release(ctx, p); err != nil || out.Operation != nil || !p.Converge {
+			return err
+		}
+		return w.follow(ctx, p, out)
+	})
+}
+
+func (p DeploymentPut) places() (keys []fleet.ObjectKey) {
+	_ = p.Spec.Placement.Each(func(key fleet.ObjectKey, _ string) error {
+		keys = append(keys, key)
+		return nil
+	})
+	return keys
+}
+
+// placesOf looks again, under their locks, whether there is what the placement names.
+func placesOf(ctx context.Context, q *db.Queries, p DeploymentPut) error {
+	return p.Spec.Placement.Each(func(key fleet.ObjectKey, field string) error {
+		o, err := postgres.Find(ctx, q, key)
+		switch {
+		case err != nil:
+			return err
+		case o == nil || o.DeletingSince != nil:
+			return fleet.NoPlace(key, field)
+		case !p.Project.Uses(o.Project):
+			return fleet.OtherPlace(key, field, p.Project)
+		}
+		return nil
+	})
+}
+
+// deploymentWork is a change of a deployment's row, in one transaction that holds its locks.
+type deploymentWork struct {
+	q       *db.Queries
+	row     db.Deployment
+	object  *fleet.Object // nil when it is not declared any more
+	actor   string
+	placing *placingTurn // of a visit
+	looked  func(fleet.DeploymentName)
+}
+
+// workOn locks the row of a declared deployment, which its first declaration makes.
+func workOn(ctx context.Context, q *db.Queries, o *fleet.Object, actor string) (*deploymentWork, error) {
+	row, err := q.LockDeployment(ctx, o.Name)
+	if postgres.NoRows(err) {
+		if err := forgetTombstones(ctx, q, o.Name); err != nil {
+			return nil, err
+		}
+		row, err = q.InsertDeployment(ctx, db.InsertDeploymentParams{Name: o.Name, Uid: o.UID, Project: string(o.Project)})
+	}
+	return &deploymentWork{q: q, row: row, object: o, actor: actor}, postgres.Failed("lock the deployment", err)
+}
+
+func forgetTombstones(ctx context.Context, q *db.Queries, name string) error {
+	return postgres.Failed("forget whose replicas end", q.ForgetTombstonesOf(ctx, name))
+}
+
+func (w *deploymentWork) name() fleet.DeploymentName { return fleet.DeploymentName(w.row.Name) }
+func (w *deploymentWork) subject() string            { return fleet.DeploymentSubject(w.name()) }
+
+// deleting reports that what runs belongs to a deleted declaration.
+func (w *deploymentWork) deleting() bool {
+	return w.object == nil || w.object.UID != w.row.Uid || w.object.DeletingSince != nil
+}
+
+// declare has the row follow the object: another declaration waits for the end of the one before,
+// and begins at once where that has ended.
+func (w *deploymentWork) declare(ctx context.Context) error {
+	if w.object.UID == w.row.Uid || w.row.NextUid != nil && *w.row.NextUid == w.object.UID {
+		return nil
+	}
+	w.row.NextUid = &w.object.UID
+	if fleet.DeploymentState(w.row.State) == fleet.DeploymentTerminated {
+		return w.redeclare(ctx)
+	}
+	return postgres.Failed("declare it anew", w.q.DeclareNext(ctx, db.DeclareNextParams{NextUid: w.row.NextUid, Name: w.row.Name}))
+}
+
+// redeclare begins with the declaration that waited, at what of it was released last.
+func (w *deploymentWork) redeclare(ctx context.Context) error {
+	to, err := fleet.DeploymentState(w.row.State).Next(fleet.DeploymentRedeclared)
+	if err != nil {
+		return err
+	}
+	if w.row.Project != string(w.object.Project) { // what became of another project's is not shown
+		if err := w.q.ForgetDeployment(ctx, db.ForgetDeploymentParams{Name: w.row.Name, Project: string(w.object.Project)}); err != nil {
+			return postgres.Failed("forget what was", err)
+		}
+		if err := forgetTombstones(ctx, w.q, w.row.Name); err != nil {
+			return err
+		}
+	}
+	p := db.RedeclareDeploymentParams{
+		Name: w.row.Name, Uid: w.object.UID, Project: string(w.object.Project), ProcessVersion: w.row.ProcessVersion, State: string(to),
+	}
+	first, err := w.newest(ctx, w.object.UID)
+	if err != nil {
+		return err
+	}
+	if first != nil {
+		spec, err := specOfRevision(first)
+		if err != nil {
+			return err
+		}
+		p.Revision, p.ProcessVersion, p.Target = first.Revision, first.ProcessVersion, postgres.WaveNumber(spec.Replicas.Initial)
+	}
+	w.row, err = w.q.RedeclareDeployment(ctx, p)
+	return postgres.Failed("begin with the new declaration", err)
+}
+
+// newest is what was released last of a declaration, nil when nothing was.
+func (w *deploymentWork) newest(ctx context.Context, uid string) (*db.DeploymentRevision, error) {
+	r, err := w.q.NewestDeploymentRevision(ctx, db.NewestDeploymentRevisionParams{Deployment: w.row.Name, Uid: uid})
+	if postgres.NoRows(err) {
+		return nil, nil
+	}
+	return &r, postgres.Failed("read the newest revision", err)
+}
+
+func specOfRevision(r *db.DeploymentRevision) (fleet.DeploymentSpec, error) {
+	var spec fleet.DeploymentSpec
+	return spec, postgres.Failed("read the spec of a revision", json.Unmarshal(r.Spec, &spec))
+}
+
+// release numbers a revision, unless the one before says the same.
+func (w *deploymentWork) release(ctx context.Context, p DeploymentPut) (*postgres.Operation, error) {
+	last, err := w.newest(ctx, w.object.UID)
+	if err != nil {
+		return nil, err
+	}
+	same := last != nil && postgres.HashText(last.Definition) == p.Definition.Hash
+	if same && last.Generation == w.object.Generation {
+		return nil, nil
+	}
+	t, err := w.terms(ctx, p.Definition.Hash)
+	if err != nil {
+		return nil, err
+	}
+	r := db.InsertDeploymentRevisionParams{
+		Deployment: w.row.Name, Revision: w.row.LastRevision + 1, Uid: w.object.UID, Project: string(w.object.Project), Generation: w.object.Generation,
+		ProcessVersion: w.row.ProcessVersion + 1, Spec: w.object.Spec, Terms: t, Definition: postgres.HashBytes(p.Definition.Hash),
+		CreatedBy: p.Actor, Reason: p.Reason,
+	}
+	if same { // nothing of a running replica changes
+		r.ProcessVersion = max(last.ProcessVersion, w.row.ProcessVersion)
+	} else if last != nil {
+		r.ProcessVersion = max(last.ProcessVersion, w.row.ProcessVersion) + 1
+	}
+	if err := w.q.InsertDeploymentRevision(ctx, r); err != nil {
+		return nil, postgres.Failed("store the revision", err)
+	}
+	return w.released(ctx, p, r)
+}
+
+// follow answers with the operation of what another request has released in the meantime, and converges
+// anew when that has ended. A door waits for its own.
+func (w *deploymentWork) follow(ctx context.Context, p DeploymentPut, out *postgres.Started) (err error) {
+	if p.Door.Run == "" {
+		if out.Operation, err = w.releasing(ctx); err != nil || out.Operation != nil {
+			return err
+		}
+	}
+	return w.turn(ctx, DeploymentTurn{Write: p.Write, Kind: fleet.OperationConverge, Reason: p.Reason}, out)
+}
+
+// releasing is the operation that waits for the newest revision, nil when none does.
+func (w *deploymentWork) releasing(ctx context.Context) (*postgres.Operation, error) {
+	rows, err := w.q.SeeDeploymentOperations(ctx, w.subject())
+	if err != nil {
+		return nil, postgres.Failed("read the operations", err)
+	}
+	for _, r := range slices.Backward(rows) {
+		if r.Revision == w.row.LastRevision && fleet.OperationKind(r.Kind) == fleet.OperationConverge && !r.CancelRequested {
+			row, err := w.q.GetOperation(ctx, r.ID)
+			o := postgres.OperationOf(row)
+			return &o, postgres.Failed("read operation", err)
+		}
+	}
+	return nil, nil
+}
+
+// terms reads what is kept beside the revision from the definition.
+func (w *deploymentWork) terms(ctx context.Context, h fleet.Hash) (json.RawMessage, error) {
+	body, err := readSmall(ctx, w.q, h)
+	if err != nil {
+		return nil, err
+	}
+	t, err := termsOf(body)
+	if err != nil {
+		return nil, err
+	}
+	out, err := json.Marshal(t)
+	return out, postgres.Failed("write the terms of a revision", err)
+}
+
+// released has the row follow, clamps the target, and opens the operation.
+func (w *deploymentWork) released(ctx context.Context, p DeploymentPut, r db.InsertDeploymentRevisionParams) (*postgres.Operation, error) {
+	bounds := p.Spec.Replicas
+	target := int(w.row.Target)
+	if w.row.Revision == 0 || w.row.Uid != r.Uid {
+		target = bounds.Initial
+	}
+	target = min(max(target, bounds.Min), bounds.Max)
+	err := w.q.ReleaseDeployment(ctx, db.ReleaseDeploymentParams{
+		Name: w.row.Name, Revision: r.Revision, Uid: r.Uid, ProcessVersion: r.ProcessVersion, Target: postgres.WaveNumber(target),
+	})
+	if err != nil {
+		return nil, postgres.Failed("release the revision", err)
+	}
+	line := historyLine{reason: "released", message: releaseMessage(r.Revision, p.Reason), actor: p.Actor}
+	if now := w.row; now.Uid == r.Uid {
+		now.Revision, now.ProcessVersion, now.Target = r.Revision, r.ProcessVersion, postgres.WaveNumber(target)
+		err = w.turned(ctx, now, line)
+	} else { // it waits for the end of the one before
+		err = w.write(ctx, r.Uid, line)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return w.open(ctx, p.Door, postgres.NewOperation{
+		Kind: fleet.OperationConverge, Revision: r.Revision, ProcessVersion: r.ProcessVersion, Target: target,
+	})
+}
+
+func releaseMessage(revision int64, why string) string {
+	if why == "" {
+		return fmt.Sprintf("revision %d", revision)
+	}
+	return fmt.Sprintf("revision %d: %s", revision, why)
+}
+
+// open opens an operation, and wakes the entity.
+func (w *deploymentWork) open(ctx context.Context, door postgres.Door, o postgres.NewOperation) (*postgres.Operation, error) {
+	out, err := w.insert(ctx, door, o)
+	if err != nil {
+		return nil, err
+	}
+	return out, postgres.PutOutbox(ctx, w.q, w.subject())
+}
+
+func (w *deploymentWork) insert(ctx context.Context, door postgres.Door, o postgres.NewOperation) (*postgres.Operation, error) {
+	t, err := w.operationTerms(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	o.Name, o.Subject, o.Project = w.row.Name, w.subject(), w.object.Project
+	out, err := postgres.InsertOperation(ctx, w.q, postgres.Request{Actor: w.actor, Door: door, Limit: decide.OperationLimit(t)}, o)
+	return &out, err
+}
+
+// operationTerms says what an operation has to wait for: also for the end of what earlier revisions made.
+func (w *deploymentWork) operationTerms(ctx context.Context, o postgres.NewOperation) (fleet.OperationTerms, error) {
+	out := fleet.OperationTerms{Kind: o.Kind}
+	if o.Revision == 0 {
+		return out, nil
+	}
+	r, err := w.q.GetDeploymentRevision(ctx, db.GetDeploymentRevisionParams{Deployment: w.row.Name, Revision: o.Revision})
+	if err != nil {
+		return out, postgres.Failed("read the revision", err)
+	}
+	t, err := keptTerms(&r)
+	if err != nil {
+		return out, err
+	}
+	out.Startup, out.Check, out.Stop = t.startup(), t.check(), t.stop()
+	p := db.OlderReplicasParams{Deployment: w.row.Name, ProcessVersion: o.ProcessVersion}
+	if o.Kind == fleet.OperationConverge { // what an earlier revision placed may have to move
+		p.Revision = o.Revision
+	}
+	older, err := w.q.OlderReplicas(ctx, p)
+	out.Replace, out.Stop = int(older.Older), max(out.Stop, time.Duration(older.StopSeconds)*time.Second)
+	return out, postgres.Failed("count the replicas to replace", err)
+}
+
+// readSmall reads a body of one chunk.
+func readSmall(ctx context.Context, q *db.Queries, h fleet.Hash) ([]byte, error) {
+	row, err := q.GetBody(ctx, postgres.HashBytes(h))
+	if postgres.NoRows(err) {
+		return nil, postgres.OrNotFound(nil, "body", string(h), "")
+	}
+	if err != nil {
+		return nil, postgres.Failed("read a body", err)
+	}
+	if row.Size > postgres.ChunkSize {
+		return nil, fleet.Errorf(fleet.TooLarge, "the definition has %d bytes; the limit is %d", row.Size, postgres.ChunkSize)
+	}
+	body, err := q.ReadChunk(ctx, db.ReadChunkParams{BodyID: row.ID, Idx: 0})
+	return body, postgres.Failed("read a chunk", err)
+}

@@ -1,0 +1,232 @@
+package deployments
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/db"
+)
+
+// VisitDeployment looks at a deployment, has it judged and carries the plan out, all in one
+// transaction that holds the deployment's row: of two servers that do so at once the second sees
+// what the first did. It makes the workflow run the deployment's current one, and takes its
+// operations and outbox rows. An unknown deployment is done.
+func (s *Store) VisitDeployment(ctx context.Context, v fleet.DeploymentVisit) (fleet.DeploymentVisited, error) {
+	turn := &placingTurn{queue: s.placing}
+	defer turn.leave()
+	out, err := s.visitOnce(ctx, v, turn)
+	if errors.Is(err, errNoTurn) {
+		if err := turn.wait(ctx); err != nil {
+			return fleet.DeploymentVisited{}, err
+		}
+		return s.visitOnce(ctx, v, turn)
+	}
+	return out, err
+}
+
+func (s *Store) visitOnce(ctx context.Context, v fleet.DeploymentVisit, turn *placingTurn) (fleet.DeploymentVisited, error) {
+	var out fleet.DeploymentVisited
+	subject := fleet.DeploymentSubject(v.Deployment)
+	err := s.Tx(ctx, "visit "+subject, func(q *db.Queries) error {
+		out = fleet.DeploymentVisited{Done: true}
+		if err := postgres.Lock(ctx, q, []fleet.ObjectKey{fleet.DeploymentKey(v.Deployment)}); err != nil {
+			return err
+		}
+		if err := q.TakeOutbox(ctx, subject); err != nil {
+			return postgres.Failed("take the outbox", err)
+		}
+		if err := q.ServeOperations(ctx, db.ServeOperationsParams{Subject: subject, Run: v.Run, Build: v.Build}); err != nil {
+			return postgres.Failed("serve operations", err)
+		}
+		w, err := visited(ctx, q, v.Deployment)
+		if err != nil || w == nil {
+			return err
+		}
+		if err := q.AttachDeploymentRun(ctx, db.AttachDeploymentRunParams{Run: v.Run, Name: w.row.Name}); err != nil {
+			return postgres.Failed("attach the run", err)
+		}
+		w.placing, w.looked = turn, s.looked
+		out, err = w.visit(ctx)
+		return err
+	})
+	return out, err
+}
+
+// visited locks a deployment that may not be declared any more, nil when there is none.
+func visited(ctx context.Context, q *db.Queries, name fleet.DeploymentName) (*deploymentWork, error) {
+	row, err := q.LockDeployment(ctx, string(name))
+	if postgres.NoRows(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, postgres.Failed("lock the deployment", err)
+	}
+	o, err := postgres.Find(ctx, q, fleet.DeploymentKey(name))
+	return &deploymentWork{q: q, row: row, object: o, actor: postgres.RegionActor}, err
+}
+
+// SeeDeployment reads what the next visit of a deployment would look at.
+func (s *Store) SeeDeployment(ctx context.Context, name fleet.DeploymentName) (fleet.DeploymentSeen, error) {
+	var seen fleet.DeploymentSeen
+	err := s.Tx(ctx, "look at deployment "+string(name), func(q *db.Queries) error {
+		w, err := visited(ctx, q, name)
+		if err != nil || w == nil {
+			return postgres.OrNotFound(err, "deployment", string(name), "holdfast get deployments")
+		}
+		l, err := w.look(ctx)
+		seen = l.seen
+		return err
+	})
+	return seen, err
+}
+
+// looked is what was seen, with what is needed to make replicas of it.
+type looked struct {
+	seen     fleet.DeploymentSeen
+	revision *db.DeploymentRevision // nil when nothing was released
+	spec     fleet.DeploymentSpec
+	terms    terms
+}
+
+func (w *deploymentWork) look(ctx context.Context) (looked, error) {
+	var l looked
+	var err error
+	if l.seen.At, err = w.q.Now(ctx); err != nil {
+		return l, postgres.Failed("read the clock", err)
+	}
+	if err := w.lookAtRevision(ctx, &l); err != nil {
+		return l, err
+	}
+	s := &l.seen
+	s.Name, s.State, s.Reason, s.Message = w.name(), fleet.DeploymentState(w.row.State), w.row.Reason, w.row.Message
+	s.Deleting, s.Redeclared = w.deleting(), w.row.NextUid != nil
+	s.Target, s.Revision, s.ProcessVersion = int(w.row.Target), w.row.Revision, w.row.ProcessVersion
+	s.Began, s.BeganVersion = w.row.Began, w.row.BeganVersion
+	s.Attempts, s.Crashes, s.NextAttempt, s.Owed = int(w.row.Attempts), int(w.row.Crashes), timeOf(w.row.NextAttempt), int(w.row.Owed)
+	if s.Replicas, err = w.replicas(ctx); err != nil {
+		return l, err
+	}
+	s.Project, s.Placement = fleet.ProjectName(w.row.Project), l.spec.Placement
+	if s.Nodes, err = readNodes(ctx, w.q, w.name(), s.Placement); err != nil {
+		return l, err
+	}
+	if s.Operations, err = w.operations(ctx); err != nil || len(s.Operations) == 0 {
+		return l, err
+	}
+	s.Unconfirmed, err = w.unconfirmed(ctx)
+	return l, err
+}
+
+// unconfirmed are the nodes that may run something of this declaration that has ended; only operations ask.
+func (w *deploymentWork) unconfirmed(ctx context.Context) ([]fleet.UnconfirmedNode, error) {
+	rows, err := w.q.UnconfirmedNodes(ctx, db.UnconfirmedNodesParams{Deployment: w.row.Name, Uid: w.row.Uid})
+	out := make([]fleet.UnconfirmedNode, len(rows))
+	for i, r := range rows {
+		out[i] = fleet.UnconfirmedNode{Node: fleet.NodeName(r.Node), ProcessVersion: r.ProcessVersion, Gone: goneSince(r.RemovedAt, r.RevokedAt)}
+	}
+	return out, postgres.Failed("read what nodes have still to end", err)
+}
+
+// goneSince is when a node was first taken for gone for good.
+func goneSince(removed, revoked *time.Time) time.Time {
+	if removed == nil || revoked != nil && revoked.Before(*removed) {
+		return timeOf(revoked)
+	}
+	return *removed
+}
+
+func timeOf(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return *t
+}
+
+// lookAtRevision reads the last release, which is what should run.
+func (w *deploymentWork) lookAtRevision(ctx context.Context, l *looked) error {
+	if w.row.Revision == 0 {
+		return nil
+	}
+	r, err := w.q.GetDeploymentRevision(ctx, db.GetDeploymentRevisionParams{Deployment: w.row.Name, Revision: w.row.Revision})
+	if err != nil {
+		return postgres.Failed("read the revision", err)
+	}
+	l.revision = &r
+	if l.spec, err = specOfRevision(&r); err != nil {
+		return err
+	}
+	if l.terms, err = keptTerms(&r); err != nil {
+		return err
+	}
+	l.seen.Stopped, l.seen.Min, l.seen.Terms = l.spec.State == fleet.StateStopped, l.spec.Replicas.Min, l.spec.Recovery
+	l.seen.Startup, l.seen.Settle, l.seen.Stop = l.terms.startup(), l.terms.settle(), l.terms.stop()
+	return nil
+}
+
+func (w *deploymentWork) replicas(ctx context.Context) ([]fleet.ReplicaSeen, error) {
+	rows, err := w.q.SeeReplicas(ctx, w.row.Name)
+	out := make([]fleet.ReplicaSeen, len(rows))
+	for i, r := range rows {
+		out[i] = replicaSeen(r)
+	}
+	return out, postgres.Failed("read the replicas", err)
+}
+
+func replicaSeen(r db.SeeReplicasRow) fleet.ReplicaSeen {
+	out := fleet.ReplicaSeen{
+		ID: fleet.ReplicaID(r.ID), Node: fleet.NodeName(r.Node), Site: fleet.SiteName(r.Site), State: fleet.ReplicaState(r.State),
+		Health: fleet.ReplicaHealth(r.Health), Phase: fleet.ReplicaPhase(r.Phase), Revision: r.Revision, ProcessVersion: r.ProcessVersion,
+		Restarts: int(r.Restarts), CreatedAt: r.CreatedAt, Since: r.Since, Reason: r.Reason, Message: r.Message,
+		Stop: time.Duration(r.StopSeconds) * time.Second, StopBy: timeOf(r.StopBy), Leave: r.Leaves, Gone: r.Gone, Lost: r.Lost,
+	}
+	if r.Heard {
+		out.HeardSince = r.HeardSince
+	} else {
+		out.Unheard = r.Unheard
+	}
+	return out
+}
+
+func (w *deploymentWork) operations(ctx context.Context) ([]fleet.DeploymentOperation, error) {
+	rows, err := w.q.SeeDeploymentOperations(ctx, w.subject())
+	if err != nil {
+		return nil, postgres.Failed("read the operations", err)
+	}
+	wanted := w.row.Revision
+	if w.row.NextUid != nil {
+		next, err := w.newest(ctx, *w.row.NextUid)
+		if err != nil {
+			return nil, err
+		}
+		if next != nil {
+			wanted = next.Revision
+		}
+	}
+	out := make([]fleet.DeploymentOperation, len(rows))
+	for i, r := range rows {
+		out[i] = fleet.DeploymentOperation{
+			ID: fleet.OperationID(r.ID), Kind: fleet.OperationKind(r.Kind), ProcessVersion: r.ProcessVersion, Target: int(r.Target),
+			Cancelled: r.CancelRequested, Opened: r.CreatedAt, Deadline: r.DeadlineAt, Stale: w.stale(r, wanted),
+		}
+	}
+	return out, nil
+}
+
+// stale says that a later request took an operation's place: another release, another target, or
+// the end of the declaration that it was asked of.
+func (w *deploymentWork) stale(o db.SeeDeploymentOperationsRow, wanted int64) bool {
+	switch kind := fleet.OperationKind(o.Kind); {
+	case kind == fleet.OperationDestroy:
+		return false
+	case kind == fleet.OperationConverge && o.Revision < wanted:
+		return true
+	case kind == fleet.OperationConverge:
+		return w.deleting() && (w.row.NextUid == nil || o.Revision <= w.row.Revision)
+	case kind == fleet.OperationScale && o.Target != w.row.Target:
+		return true
+	}
+	return w.deleting()
+}

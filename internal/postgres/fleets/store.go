@@ -1,0 +1,14 @@
+// Package fleets is the part of the region's store with fleet changes and their runs. docs/fleets.md
+package fleets
+
+import (
+	"github.com/holdfast-io/holdfast/internal/postgres"
+)
+
+// Store is the area's part of the store.
+type Store struct {
+	*postgres.Store
+}
+
+// On is the area's part of a store.
+func On(s *postgres.Store) *Store { return &Store{Store: s} }

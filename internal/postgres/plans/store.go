@@ -1,0 +1,14 @@
+// Package plans is the part of the region's store that a plan of an apply reads.
+package plans
+
+import (
+	"github.com/holdfast-io/holdfast/internal/postgres"
+)
+
+// Store is the area's part of the store.
+type Store struct {
+	*postgres.Store
+}
+
+// On is the area's part of a store.
+func On(s *postgres.Store) *Store { return &Store{Store: s} }
