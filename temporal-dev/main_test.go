@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 	child, isChild := childNamed(args)
 	switch {
 	case isChild:
-		if child == childTemporal { // other people's program, of which the tests start many: less of it is spent on collecting and waking
+		if args[0] == childTemporal { // other people's program, of which the tests start many: less of it is spent on collecting and waking
 			debug.SetGCPercent(400)
 			runtime.GOMAXPROCS(1)
 		}
