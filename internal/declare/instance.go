@@ -39,6 +39,22 @@ func Instance(put api.InstancePut, doc Documents, site fleet.SiteSpec) fleet.Ins
 	return spec
 }
 
+// CheckInstance refuses what is wrong in a declaration whatever its site and its project.
+func CheckInstance(put api.InstancePut) error {
+	if err := CheckPin(put); err != nil {
+		return err
+	}
+	return Instance(put, Documents{Config: given(put.Config), Overrides: given(put.Overrides)}, fleet.SiteSpec{}).Validate()
+}
+
+// given is a part of a request, nil for one that was left out.
+func given(body json.RawMessage) []byte {
+	if len(body) == 0 {
+		return nil
+	}
+	return body
+}
+
 // DurabilityOf is what was asked for, or what suits the site.
 func DurabilityOf(asked fleet.Durability, site fleet.SiteSpec) fleet.Durability {
 	switch {
