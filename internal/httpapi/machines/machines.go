@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/holdfast-io/holdfast/internal/audit"
+	"github.com/holdfast-io/holdfast/internal/bodycache"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/identity"
@@ -28,7 +29,7 @@ type Calls struct {
 	Deps
 	// Enrolling bounds the enrolments under way.
 	Enrolling  *strangers.Limit
-	packed     *packed
+	packed     *bodycache.Cache[packedKey]
 	fetchBytes *prometheus.CounterVec
 	fetchNo    *prometheus.CounterVec
 	logSkipped prometheus.Counter
