@@ -108,10 +108,7 @@ func (m *manifest) checkTemplate() error {
 	if err := m.adopt(&m.template.Project, &m.template.Labels); err != nil {
 		return err
 	}
-	if len(m.template.Base) == 0 {
-		return errors.New("spec: base is required")
-	}
-	return checked(declare.Template(m.Name, m.template))
+	return inSpec(declare.CheckTemplate(m.Name, m.template))
 }
 
 func (m *manifest) checkInstance() error {
@@ -128,18 +125,7 @@ func (m *manifest) checkInstance() error {
 	if err := m.readFiles(); err != nil {
 		return inSpec(err)
 	}
-	spec := fleet.InstanceSpec{
-		Template: fleet.TemplateName(in.Template), Durability: in.Durability, Run: in.Run,
-		Config: content(in.Config), Overrides: content(in.Overrides),
-		Secrets: in.Secrets, SecretEnv: in.SecretEnv,
-	}
-	if in.Artifact != "" {
-		spec.Artifact = &fleet.Content{Hash: in.Artifact}
-	}
-	if spec.Durability == "" {
-		spec.Durability = fleet.DurabilitySync // the region's default
-	}
-	return inSpec(spec.Validate())
+	return inSpec(declare.CheckInstance(in.InstancePut))
 }
 
 func (m *manifest) checkFleet() error {
@@ -198,13 +184,6 @@ func (m *manifest) adopt(project *string, labels *map[string]string) error {
 	}
 	*project, *labels = m.Project, m.Labels
 	return nil
-}
-
-func content(body json.RawMessage) *fleet.Content {
-	if len(body) == 0 {
-		return nil
-	}
-	return &fleet.Content{Kind: fleet.ContentJSON}
 }
 
 // inSpec prefixes the place of an error with "spec".

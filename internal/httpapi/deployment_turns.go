@@ -9,6 +9,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/declare"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/internal/postgres/deployments"
@@ -106,7 +107,7 @@ func (s *server) readDeploymentTurn(ctx context.Context, t *deployments.Deployme
 		}
 	}
 	if err == nil {
-		err = checkTexts(nil, t.Reason)
+		err = declare.CheckReason(t.Reason)
 	}
 	return raw, err
 }

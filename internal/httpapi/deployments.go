@@ -123,7 +123,7 @@ func (s *server) deploymentFrom(ctx context.Context, in *putDeploymentInput, raw
 	if err := decode(raw, &put); err != nil {
 		return deployments.DeploymentPut{}, err
 	}
-	if err := checkTexts(put.Labels, put.Reason); err != nil {
+	if err := fleet.ValidateLabels("/labels", put.Labels); err != nil {
 		return deployments.DeploymentPut{}, err
 	}
 	made, err := declare.Deployment(s.definitions, put)

@@ -69,7 +69,7 @@ func (s *server) fleetFrom(ctx context.Context, in *putFleetInput, raw []byte) (
 	if err != nil {
 		return p, err
 	}
-	if err := checkTexts(put.Labels, put.Reason); err != nil {
+	if err := fleet.ValidateLabels("/labels", put.Labels); err != nil {
 		return p, err
 	}
 	if p.Spec, err = declare.Fleet(put, patch); err != nil {
@@ -133,7 +133,7 @@ func (s *server) turnFleet(ctx context.Context, on fleet.FleetEvent, in *turnFle
 	if err != nil {
 		return nil, err
 	}
-	if err := checkTexts(nil, request.Reason); err != nil {
+	if err := declare.CheckReason(request.Reason); err != nil {
 		return nil, err
 	}
 	t := fleets.FleetTurn{On: on, Reason: request.Reason}

@@ -8,6 +8,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/declare"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
 )
@@ -90,7 +91,7 @@ func (s *server) readTurn(ctx context.Context, t *deliveries.InstanceTurn) (raw 
 		err = fleet.Errorf(fleet.Invalid, "invalid revision: want 1 or more").At("/revision")
 	}
 	if err == nil {
-		err = checkTexts(nil, t.Reason)
+		err = declare.CheckReason(t.Reason)
 	}
 	return raw, err
 }

@@ -103,11 +103,11 @@ func (s *server) putInstance(ctx context.Context, in *putInstanceInput) (out *ac
 func (s *server) changeFrom(ctx context.Context, key fleet.ObjectKey, in *putInstanceInput, raw []byte) (deliveries.InstanceChange, error) {
 	c := deliveries.InstanceChange{Release: in.Deploy}
 	put := api.InstancePut{Project: in.Project}
-	var doc documents
-	if err := envelope(raw, map[string]*[]byte{"config": &doc.config, "overrides": &doc.overrides}, &put); err != nil {
+	var doc declare.Documents
+	if err := envelope(raw, map[string]*[]byte{"config": &doc.Config, "overrides": &doc.Overrides}, &put); err != nil {
 		return c, err
 	}
-	if err := checkTexts(put.Labels, put.Reason); err != nil {
+	if err := fleet.ValidateLabels("/labels", put.Labels); err != nil {
 		return c, err
 	}
 	site, err := s.siteFor(ctx, key)
@@ -121,11 +121,7 @@ func (s *server) changeFrom(ctx context.Context, key fleet.ObjectKey, in *putIns
 		return c, err
 	}
 	c.Labels, c.Reason = put.Labels, put.Reason
-	c.Spec = specOf(put, doc, site)
-	if err := c.Spec.Validate(); err != nil {
-		return c, err
-	}
-	if err := checkTemplatePin(put); err != nil {
+	if c.Spec, err = declare.Instance(put, doc, site); err != nil {
 		return c, err
 	}
 	if c.RunJSON, c.RunHash, err = runSection(c.Spec.Run, c.Project); err != nil {
@@ -134,62 +130,18 @@ func (s *server) changeFrom(ctx context.Context, key fleet.ObjectKey, in *putIns
 	return c, s.fillContent(ctx, &c, doc)
 }
 
-func checkTemplatePin(put api.InstancePut) error {
-	if put.TemplateGeneration > 0 && put.Template == "" {
-		return fleet.Errorf(fleet.Invalid, "templateGeneration %d needs a template: give template, or omit templateGeneration", put.TemplateGeneration).At("/templateGeneration")
-	}
-	return declare.CheckGeneration("/templateGeneration", put.TemplateGeneration)
-}
-
-// documents are the parts of a request that may be large, as they were sent.
-type documents struct{ config, overrides []byte }
-
-// specOf is the spec without the names of its bodies.
-func specOf(put api.InstancePut, doc documents, site fleet.SiteSpec) fleet.InstanceSpec {
-	spec := fleet.InstanceSpec{
-		Template: fleet.TemplateName(put.Template), TemplateGeneration: put.TemplateGeneration,
-		Enabled: put.Enabled == nil || *put.Enabled, Durability: put.Durability, Run: put.Run,
-		Secrets: put.Secrets, SecretEnv: put.SecretEnv,
-	}
-	if doc.config != nil {
-		spec.Config = &fleet.Content{Kind: fleet.ContentJSON}
-	}
-	if doc.overrides != nil {
-		spec.Overrides = &fleet.Content{Kind: fleet.ContentJSON}
-	}
-	if put.Artifact != "" {
-		spec.Artifact = &fleet.Content{Kind: fleet.ContentArtifact, Hash: put.Artifact}
-	}
-	spec.Durability = durabilityOf(put.Durability, site)
-	return spec
-}
-
-func durabilityOf(asked fleet.Durability, site fleet.SiteSpec) fleet.Durability {
-	switch {
-	case asked != "":
-		return asked
-	case site.HasStandby():
-		return fleet.DurabilitySync
-	}
-	return fleet.DurabilityAsync
-}
-
 // fillContent stores the bodies of a spec, and gives it and its revision their hashes.
-func (s *server) fillContent(ctx context.Context, c *deliveries.InstanceChange, doc documents) error {
+func (s *server) fillContent(ctx context.Context, c *deliveries.InstanceChange, doc declare.Documents) error {
 	switch {
 	case c.Spec.Config != nil:
-		content, err := s.canonical(ctx, c.Project, compose.Layer{Name: "/config", JSON: doc.config})
+		content, err := s.canonical(ctx, c.Project, compose.Layer{Name: "/config", JSON: doc.Config})
 		c.Spec.Config, c.Content = &content, content
 		return err
-	case c.Spec.Artifact != nil:
-		if err := fleet.ValidateHash("/artifact", c.Spec.Artifact.Hash); err != nil {
-			return err
-		}
-	case doc.overrides != nil:
+	case doc.Overrides != nil:
 		if err := s.usableTemplate(ctx, c.Spec.Template, "/template"); err != nil {
 			return err
 		}
-		content, err := s.canonical(ctx, c.Project, compose.Layer{Name: "/overrides", JSON: doc.overrides})
+		content, err := s.canonical(ctx, c.Project, compose.Layer{Name: "/overrides", JSON: doc.Overrides})
 		if err != nil {
 			return err
 		}
@@ -243,18 +195,8 @@ func (s *server) siteFor(ctx context.Context, key fleet.ObjectKey) (fleet.SiteSp
 	return spec, json.Unmarshal(o.Spec, &spec)
 }
 
-const (
-	maxReason = 1024
-	// maxRun is what a node reads of a run section.
-	maxRun = 64 << 10
-)
-
-func checkTexts(labels map[string]string, reason string) error {
-	if len(reason) > maxReason {
-		return fleet.Errorf(fleet.Invalid, "the reason has %d bytes; the limit is %d", len(reason), maxReason).At("/reason")
-	}
-	return fleet.ValidateLabels("/labels", labels)
-}
+// maxRun is what a node reads of a run section.
+const maxRun = 64 << 10
 
 // runSection is a run section in the form that its hash is of.
 func runSection(run *fleet.Run, project fleet.ProjectName) (json.RawMessage, fleet.Hash, error) {

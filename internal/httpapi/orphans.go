@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/declare"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres/reconcile"
 )
@@ -92,7 +93,7 @@ func wantedApproval(a api.OrphanApproval) (reconcile.OrphanApproval, error) {
 		return out, fleet.Errorf(fleet.Invalid, "give either names or all").At("/").
 			WithHint(`send {"instances": ["NAME"], "replicas": ["ID"]} or {"all": true}`)
 	}
-	if err := checkTexts(nil, a.Reason); err != nil || a.All {
+	if err := declare.CheckReason(a.Reason); err != nil || a.All {
 		return out, err
 	}
 	if n := len(a.Replicas); n > fleet.MaxReportedReplicas {

@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/compose"
 	"github.com/holdfast-io/holdfast/internal/decide"
+	"github.com/holdfast-io/holdfast/internal/declare"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres/plans"
 )
@@ -209,7 +210,7 @@ func (p *planner) decideInstance(ctx context.Context, o *planned) error {
 	if err != nil {
 		return err
 	}
-	o.spec.Durability = durabilityOf(o.put.Durability, site)
+	o.spec.Durability = declare.Durability(o.put.Durability, site)
 	switch {
 	case o.put.Template != "":
 		if err := p.pin(ctx, o); err != nil {

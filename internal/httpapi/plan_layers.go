@@ -26,16 +26,16 @@ type composition struct {
 
 // layersOf is what the config of an instance is merged from.
 func (p *planner) layersOf(ctx context.Context, o *planned) ([]planLayer, error) {
-	if o.doc.config != nil {
-		return []planLayer{{storedLayer{name: "/config", size: int64(len(o.doc.config))}, o.doc.config}}, nil
+	if o.doc.Config != nil {
+		return []planLayer{{storedLayer{name: "/config", size: int64(len(o.doc.Config))}, o.doc.Config}}, nil
 	}
 	var c composition
 	pin := fleet.TemplatePin{Name: o.spec.Template, Generation: o.spec.TemplateGeneration}
 	if err := p.compose(ctx, pin, &c, map[fleet.TemplatePin]bool{}); err != nil {
 		return nil, err
 	}
-	if o.doc.overrides != nil {
-		c.layers = append(c.layers, planLayer{storedLayer{name: "/overrides", size: int64(len(o.doc.overrides))}, o.doc.overrides})
+	if o.doc.Overrides != nil {
+		c.layers = append(c.layers, planLayer{storedLayer{name: "/overrides", size: int64(len(o.doc.Overrides))}, o.doc.Overrides})
 	}
 	return c.layers, nil
 }

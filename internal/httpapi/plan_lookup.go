@@ -56,8 +56,8 @@ func (s *server) hashDocuments(ctx context.Context, o *planned) error {
 		into func(fleet.Content)
 	}{
 		{"/base", o.base, func(c fleet.Content) { o.template.Base = c }},
-		{"/config", o.doc.config, func(c fleet.Content) { o.spec.Config, o.content = &c, c }},
-		{"/overrides", o.doc.overrides, func(c fleet.Content) { o.spec.Overrides = &c }},
+		{"/config", o.doc.Config, func(c fleet.Content) { o.spec.Config, o.content = &c, c }},
+		{"/overrides", o.doc.Overrides, func(c fleet.Content) { o.spec.Overrides = &c }},
 		{"/change/patch", o.fleet.patch, func(c fleet.Content) { o.fleet.spec.Change.Patch = &c }},
 	} {
 		if d.doc == nil {

@@ -41,7 +41,7 @@ type planned struct {
 	compositions []string
 	base         []byte
 	put          api.InstancePut
-	doc          documents
+	doc          declare.Documents
 	spec         fleet.InstanceSpec
 	content      fleet.Content // final, "" until it is known
 	runHash      fleet.Hash
@@ -116,7 +116,7 @@ func (s *server) readPlan(raw []byte) (*planRequest, error) {
 
 // check looks at what goes with the objects.
 func (r *planRequest) check() error {
-	if err := checkTexts(nil, r.head.Reason); err != nil {
+	if err := declare.CheckReason(r.head.Reason); err != nil {
 		return err
 	}
 	switch {
@@ -241,38 +241,24 @@ func (p *planned) readTemplate(spec []byte) error {
 	if err := besideSpec(put.Project, put.Labels); err != nil {
 		return err
 	}
-	if p.base == nil {
-		return fleet.Errorf(fleet.Invalid, "base is required").At("/base")
-	}
 	p.compositions = put.Compositions
 	var err error
-	p.template, err = declare.Template(p.key.Name, put)
+	p.template, err = declare.Template(p.key.Name, put, p.base)
 	return err
 }
 
 func (p *planned) readInstance(spec []byte) error {
-	if err := envelope(spec, map[string]*[]byte{"config": &p.doc.config, "overrides": &p.doc.overrides}, &p.put); err != nil {
+	if err := envelope(spec, map[string]*[]byte{"config": &p.doc.Config, "overrides": &p.doc.Overrides}, &p.put); err != nil {
 		return err
 	}
 	if err := besideSpec(p.put.Project, p.put.Labels); err != nil {
 		return err
 	}
-	if err := checkTexts(nil, p.put.Reason); err != nil {
+	var err error
+	if p.spec, err = declare.Instance(p.put, p.doc, fleet.SiteSpec{}); err != nil { // its site is not known yet
 		return err
 	}
-	if err := checkTemplatePin(p.put); err != nil {
-		return err
-	}
-	if p.put.Artifact != "" {
-		if err := fleet.ValidateHash("/artifact", p.put.Artifact); err != nil {
-			return err
-		}
-	}
-	p.spec = specOf(p.put, p.doc, fleet.SiteSpec{}) // its site is not known yet
-	if err := p.spec.Validate(); err != nil {
-		return err
-	}
-	_, _, err := runSection(p.spec.Run, p.project)
+	_, _, err = runSection(p.spec.Run, p.project)
 	return err
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/declare"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
@@ -96,11 +97,12 @@ func (s *server) drainProvider(ctx context.Context, in *drainInput) (*providerOu
 	if req.DeadlineSeconds == 0 {
 		req.DeadlineSeconds = defaultDrain
 	}
+	if err := declare.CheckReason(req.Reason); err != nil {
+		return nil, err
+	}
 	switch {
 	case req.DeadlineSeconds < 0 || req.DeadlineSeconds > maxDrain:
 		return nil, fleet.Errorf(fleet.Invalid, "invalid deadline: want 1 to %d seconds", maxDrain).At("/deadlineSeconds")
-	case len(req.Reason) > maxReason:
-		return nil, fleet.Errorf(fleet.Invalid, "the reason has %d bytes; the limit is %d", len(req.Reason), maxReason).At("/reason")
 	case req.Reason == "":
 		req.Reason = "requested by " + callOf(ctx).actor
 	}
