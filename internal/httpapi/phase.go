@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
 )
@@ -81,7 +82,7 @@ func (i instanceSeen) gaveUp() bool {
 func (i instanceSeen) holding() int {
 	n := 0
 	for _, node := range i.Nodes {
-		if !i.Snapshot.IsZero() && node.Version == i.Snapshot.Version {
+		if !i.Snapshot.IsZero() && decide.Applied(node.Held(), i.Snapshot) {
 			n++
 		}
 	}

@@ -776,7 +776,7 @@ SELECT d.id, d.name, t.notice, (d.phase = 'persisted')::boolean AS first,
         AND (t.state IN ('waiting', 'notified', 'unknown') OR t.state = 'failed' AND (t.reason = 'communication'
              OR t.reason = 'stale' AND NOT EXISTS (
                  SELECT 1 FROM node_held h WHERE h.site = d.site AND h.name = d.name AND h.node = t.node
-                 AND (h.high_era, h.high_revision) > (r.era, d.revision) OFFSET 0)))
+                 AND refuses(h.high_era, h.high_revision, r.era, d.revision) OFFSET 0)))
         AND (d.node = $2 OR EXISTS (
             SELECT 1 FROM delivery_nodes a WHERE a.delivery_id = d.id AND a.node = d.node AND a.state IN ('applied', 'staged') OFFSET 0)))::boolean AS tell,
        r.era, r.revision, r.action, r.body_hash, r.run_hash, r.enabled
@@ -1759,7 +1759,7 @@ SELECT t.delivery_id, t.node, t.role, t.state, t.tries, t.reason,
        (t.reason = 'stale' AND EXISTS (
            SELECT 1 FROM node_held h JOIN revisions r ON r.site = h.site AND r.name = h.name AND r.revision = d.revision
            WHERE h.site = d.site AND h.name = d.name AND h.node = t.node
-             AND (h.high_era, h.high_revision) > (r.era, d.revision) OFFSET 0))::boolean AS ahead
+             AND refuses(h.high_era, h.high_revision, r.era, d.revision) OFFSET 0))::boolean AS ahead
 FROM deliveries d
 JOIN LATERAL (SELECT x.delivery_id, x.node, x.role, x.state, x.already, x.tries, x.fetched, x.total, x.reason, x.message, x.updated_at, x.notice FROM delivery_nodes x WHERE x.delivery_id = d.id OFFSET 0) t ON true
 WHERE d.batch_id = $1 AND d.batch_id <> ''

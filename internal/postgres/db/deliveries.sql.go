@@ -93,7 +93,7 @@ const dropOwedBelow = `-- name: DropOwedBelow :exec
 DELETE FROM owed o USING revisions r, node_held h
 WHERE o.site = $1 AND o.name = $2 AND o.node = $3
   AND r.site = o.site AND r.name = o.name AND r.revision = o.revision
-  AND h.site = o.site AND h.name = o.name AND h.node = o.node AND (h.high_era, h.high_revision) > (r.era, r.revision)
+  AND h.site = o.site AND h.name = o.name AND h.node = o.node AND refuses(h.high_era, h.high_revision, r.era, r.revision)
 `
 
 type DropOwedBelowParams struct {

@@ -138,8 +138,7 @@ DELETE FROM owed o
 WHERE o.node = $1 AND o.site = $2 AND o.name = ANY($3::text[])
   AND EXISTS (SELECT 1 FROM snapshots p JOIN node_held h ON h.site = p.site AND h.name = p.name AND h.node = o.node
               WHERE p.site = o.site AND p.name = o.name AND o.revision <= p.revision
-                AND (h.era, h.revision, h.enabled, h.deleted) = (p.era, p.revision, p.enabled, p.action = 'delete')
-                AND h.hash IS NOT DISTINCT FROM p.body_hash)
+                AND holds(h.era, h.revision, h.hash, p.era, p.revision, p.body_hash))
 `
 
 type ConfirmReportedParams struct {
@@ -190,10 +189,7 @@ SELECT coalesce(p.name, h.name)::text AS name
 FROM (SELECT y.site, y.name, y.revision, y.delivery_id, y.epoch, y.recorded_at, y.era, y.action, y.body_hash, y.run_hash, y.enabled FROM snapshots y WHERE y.site = $1 AND y.name > $2::text) p
 FULL JOIN (SELECT z.site, z.name, z.node, z.era, z.revision, z.hash, z.enabled, z.deleted, z.running, z.high_era, z.high_revision, z.reason, z.reported_at FROM node_held z WHERE z.site = $1 AND z.node = $3 AND z.name > $2::text) h ON h.name = p.name
 WHERE h.name IS NULL AND p.action <> 'delete'
-   OR h.name IS NOT NULL AND (
-       (h.era, h.revision, h.enabled, h.deleted) IS DISTINCT FROM (p.era, p.revision, coalesce(p.enabled, false), p.action = 'delete')
-       OR h.hash IS DISTINCT FROM p.body_hash
-       OR (h.high_era, h.high_revision) > (p.era, p.revision))
+   OR h.name IS NOT NULL AND NOT holds(h.era, h.revision, h.hash, p.era, p.revision, p.body_hash)
 ORDER BY 1 LIMIT $4
 `
 
@@ -773,7 +769,7 @@ WHERE n.removed_at IS NULL AND n.role <> 'worker' AND n.enrolled_at IS NOT NULL 
            LEFT JOIN LATERAL (SELECT z.site, z.name, z.node, z.era, z.revision, z.hash, z.enabled, z.deleted, z.running, z.high_era, z.high_revision, z.reason, z.reported_at FROM node_held z WHERE z.site = p.site AND z.name = p.name AND z.node = n.name OFFSET 0) h ON true
            WHERE p.site = n.site AND p.recorded_at < now() - make_interval(secs => $6::float8)
              AND (h.name IS NULL AND p.action <> 'delete'
-                  OR h.name IS NOT NULL AND ((h.era, h.revision) IS DISTINCT FROM (p.era, p.revision) OR h.hash IS DISTINCT FROM p.body_hash))
+                  OR h.name IS NOT NULL AND NOT holds(h.era, h.revision, h.hash, p.era, p.revision, p.body_hash))
              AND NOT EXISTS (SELECT 1 FROM under_way w WHERE w.site = p.site AND w.name = p.name)
              AND NOT EXISTS (SELECT 1 FROM owed o WHERE o.site = p.site AND o.name = p.name AND o.node = n.name)))
 ORDER BY n.name LIMIT $7

@@ -36,6 +36,11 @@ type HeldView struct {
 	OwedReason string
 }
 
+// Held is what the node reported.
+func (h HeldView) Held() fleet.Held {
+	return fleet.Held{Revision: fleet.Revision{Version: h.Version, Content: fleet.Content{Hash: h.Hash}}, Known: !h.Version.IsZero()}
+}
+
 // ViewInstance reads what the status of an instance is made of.
 func (s *Store) ViewInstance(ctx context.Context, k fleet.ObjectKey) (InstanceView, error) {
 	views, err := s.ViewInstances(ctx, fleet.SiteName(k.Scope), k.Name)

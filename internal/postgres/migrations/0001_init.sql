@@ -951,6 +951,18 @@ CREATE FUNCTION seen_revision(r revisions) RETURNS jsonb LANGUAGE sql STABLE AS 
         'runHash', coalesce(encode(r.run_hash, 'hex'), ''))
 $$;
 
+-- Whether a node holds a revision, by what it reported: decide.Applied for many rows.
+CREATE FUNCTION holds(held_era bigint, held_revision bigint, held_hash bytea, era bigint, revision bigint, hash bytea)
+RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+    SELECT (held_era, held_revision) IS NOT DISTINCT FROM (era, revision) AND held_hash IS NOT DISTINCT FROM hash
+$$;
+
+-- Whether a node refuses a revision for ever, because it took a higher one.
+CREATE FUNCTION refuses(high_era bigint, high_revision bigint, era bigint, revision bigint)
+RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+    SELECT (high_era, high_revision) > (era, revision)
+$$;
+
 -- The first snapshot of a transaction raises its site's set; the rest only see that it did.
 CREATE FUNCTION raise_site_set() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN

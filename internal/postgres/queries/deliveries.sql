@@ -175,7 +175,7 @@ UPDATE owed SET due = false, reason = @reason, tried_at = now() WHERE site = @si
 DELETE FROM owed o USING revisions r, node_held h
 WHERE o.site = @site AND o.name = @name AND o.node = @node
   AND r.site = o.site AND r.name = o.name AND r.revision = o.revision
-  AND h.site = o.site AND h.name = o.name AND h.node = o.node AND (h.high_era, h.high_revision) > (r.era, r.revision);
+  AND h.site = o.site AND h.name = o.name AND h.node = o.node AND refuses(h.high_era, h.high_revision, r.era, r.revision);
 
 -- name: DueOwedOfNode :many
 UPDATE owed w SET due = true

@@ -84,7 +84,7 @@ SELECT jsonb_strip_nulls(jsonb_build_object(
                                        'tries', t.tries, 'reason', t.reason,
                                        'ahead', CASE WHEN t.reason = 'stale' THEN EXISTS (
                                            SELECT 1 FROM node_held h WHERE h.site = d.site AND h.name = d.name AND h.node = t.node
-                                           AND (h.high_era, h.high_revision) > (r.era, d.revision)) END) ORDER BY t.role, t.node)
+                                           AND refuses(h.high_era, h.high_revision, r.era, d.revision)) END) ORDER BY t.role, t.node)
                                 FROM delivery_nodes t WHERE t.delivery_id = d.id))
              FROM deliveries d CROSS JOIN LATERAL (
                  SELECT seen_revision(x) AS seen, x.era FROM revisions x

@@ -2,12 +2,15 @@ package reconcile_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
 	"github.com/holdfast-io/holdfast/internal/testkit/stores"
 )
@@ -191,5 +194,25 @@ func TestReleaseAgain(t *testing.T) {
 		again := b.MustObserve(run1).Desired
 		require.EqualValues(t, 3, again.Version.Revision)
 		require.True(t, again.Same(gone))
+	})
+}
+
+// Whether a node holds what is deployed has one answer: the queries give the one of decide.Applied.
+func TestHoldsIsApplied(t *testing.T) {
+	t.Parallel()
+	b := stores.Bare(t)
+	hashes := []fleet.Hash{"", fleet.Hash(strings.Repeat("a", 64)), fleet.Hash(strings.Repeat("b", 64))}
+	stored := func(h fleet.Hash) []byte { return postgres.HashBytes(h) }
+	rapid.Check(t, func(rt *rapid.T) {
+		revision := func(of string) fleet.Revision {
+			return fleet.Revision{
+				Version: fleet.Version{Era: rapid.Int64Range(1, 2).Draw(rt, of+" era"), Revision: rapid.Int64Range(1, 3).Draw(rt, of+" revision")},
+				Content: fleet.Content{Hash: rapid.SampledFrom(hashes).Draw(rt, of+" hash")},
+			}
+		}
+		held, want := revision("held"), revision("want")
+		answer := stores.Scan[bool](b, "SELECT holds($1, $2, $3, $4, $5, $6)", held.Version.Era, held.Version.Revision, stored(held.Content.Hash),
+			want.Version.Era, want.Version.Revision, stored(want.Content.Hash))
+		require.Equal(rt, decide.Applied(fleet.Held{Revision: held, Known: true}, want), answer)
 	})
 }
