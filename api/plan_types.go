@@ -7,6 +7,9 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
+// Redacted replaces a value that is marked secret.
+const Redacted = "<redacted>"
+
 // ApplySetLabel is the label of the objects that are declared, and pruned, together.
 const ApplySetLabel = fleet.ApplySetLabel
 

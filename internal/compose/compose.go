@@ -45,6 +45,20 @@ func Flatten(layers []Layer, l Limits) ([]byte, error) {
 	return b.Flatten()
 }
 
+// ContentOf names a config by its canonical form.
+func ContentOf(text []byte) fleet.Content {
+	return fleet.Content{Kind: fleet.ContentJSON, Hash: HashOf(text), Size: int64(len(text))}
+}
+
+// MaxLayers bounds how many documents one config is merged from.
+const MaxLayers = 256
+
+// TooManyLayers refuses a config of more documents.
+func TooManyLayers() error {
+	return fleet.Errorf(fleet.Invalid, "the config is merged from more than %d documents", MaxLayers).At("/template").
+		WithHint("merge some of the templates into one")
+}
+
 // HashOf gives the SHA-256 of a body, which is its revision hash.
 func HashOf(b []byte) fleet.Hash {
 	sum := sha256.Sum256(b)

@@ -22,6 +22,9 @@ func (m Made) Content() fleet.Content {
 	return fleet.Content{Kind: fleet.ContentJSON, Hash: compose.HashOf(m.Definition), Size: int64(len(m.Definition))}
 }
 
+// MaxDeployment is the longest declaration: its files, with what JSON escapes of them.
+const MaxDeployment = 8 << 20
+
 // Deployment checks a declaration and generates what nodes are to run of it.
 func Deployment(by *definition.Registry, put api.DeploymentPut) (Made, error) {
 	m := Made{Files: map[fleet.Hash]string{}}
@@ -34,7 +37,7 @@ func Deployment(by *definition.Registry, put api.DeploymentPut) (Made, error) {
 
 // checkPut refuses what the spec does not show.
 func checkPut(put api.DeploymentPut) error {
-	if err := CheckReason(put.Reason); err != nil {
+	if err := CheckTexts(put.Labels, put.Reason); err != nil {
 		return err
 	}
 	return checkBounds(put.Replicas)

@@ -26,7 +26,7 @@ func Fleet(put api.FleetPut, patch []byte) (fleet.FleetSpec, error) {
 				WithHint("a patch is merged over the overrides of each instance, or over its config")
 		}
 	}
-	if err := CheckReason(put.Reason); err != nil {
+	if err := CheckTexts(put.Labels, put.Reason); err != nil {
 		return spec, err
 	}
 	if err := checkGeneration("/change/templateGeneration", put.Change.TemplateGeneration); err != nil {

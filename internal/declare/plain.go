@@ -10,6 +10,13 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
+// Plain is what the body of a PUT of a plain kind says.
+type Plain struct {
+	Project string
+	Labels  map[string]string
+	Spec    any
+}
+
 // Site makes the spec of a site.
 func Site(put api.SitePut) (fleet.SiteSpec, error) {
 	spec := fleet.SiteSpec{Nodes: []fleet.SiteNode{}, OnIsolation: put.OnIsolation, AutoFailback: put.AutoFailback}
@@ -50,4 +57,16 @@ func Template(name string, put api.TemplatePut, base []byte) (fleet.TemplateSpec
 func CheckTemplate(name string, put api.TemplatePut) error {
 	_, err := Template(name, put, document(put.Base))
 	return err
+}
+
+// PlainSite is what the body of a site says.
+func PlainSite(put api.SitePut) (Plain, error) {
+	spec, err := Site(put)
+	return Plain{put.Project, put.Labels, spec}, err
+}
+
+// PlainPool is what the body of a pool says.
+func PlainPool(put api.PoolPut) (Plain, error) {
+	spec, err := Pool(put)
+	return Plain{put.Project, put.Labels, spec}, err
 }

@@ -34,6 +34,9 @@ func (k ObjectKey) String() string {
 	return string(k.Kind) + "/" + k.Scope + "/" + k.Name
 }
 
+// TemplateKey names a template.
+func TemplateKey(name string) ObjectKey { return ObjectKey{Kind: KindTemplate, Name: name} }
+
 // InstanceKey names an instance of a site.
 func InstanceKey(site SiteName, name InstanceName) ObjectKey {
 	return ObjectKey{Kind: KindInstance, Scope: string(site), Name: string(name)}

@@ -26,6 +26,9 @@ type Run struct {
 	StopSeconds float64 `json:"stopSeconds,omitempty"`
 }
 
+// MaxRun is the longest run section that a node reads.
+const MaxRun = 64 << 10
+
 // RunSection is a run section as nodes get it: the declaration and its project. The region sets the project, and
 // the revision's run hash covers it.
 type RunSection struct {

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/compose"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/testkit/sized"
 )
@@ -135,7 +136,7 @@ func TestApplyIsRepeatable(t *testing.T) {
 	require.Equal(t, before, after)
 
 	// Half of it was done when the server died.
-	r.sql(`DELETE FROM idempotency WHERE key = $1`, partKey("k", fleet.InstanceKey("plant-1", "b")))
+	r.sql(`DELETE FROM idempotency WHERE key = $1`, string(compose.HashOf([]byte("k\n"+fleet.InstanceKey("plant-1", "b").String()))))
 	r.sql(`DELETE FROM objects WHERE name = 'b'`)
 	again = r.call(r.operator, http.MethodPost, applyPath, request, "Idempotency-Key", "k")
 	require.Equal(t, http.StatusAccepted, again.status, string(again.body))

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -13,38 +12,39 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
 const uploadPath = "/api/v1/artifacts/uploads/{id}"
 
 func (s *server) mountArtifacts() {
-	post := endpoint(http.MethodPost, "/api/v1/artifacts", "upload-artifact", "Upload bytes of any size, or begin an upload that can be resumed")
-	post.Parameters = append(post.Parameters, queryParam("project", "who may refer to it", formatted("name")), queryParam("sha256", "what must arrive", formatted("sha256")),
-		queryParam("size", "begin a resumable upload of so many bytes", huma.Schema{Type: huma.TypeInteger, Format: "int64"}),
-		queryParam("resumable", "begin a resumable upload", huma.Schema{Type: huma.TypeBoolean}))
+	post := serve.Endpoint(http.MethodPost, "/api/v1/artifacts", "upload-artifact", "Upload bytes of any size, or begin an upload that can be resumed")
+	post.Parameters = append(post.Parameters, serve.QueryParam("project", "who may refer to it", serve.Formatted("name")), serve.QueryParam("sha256", "what must arrive", serve.Formatted("sha256")),
+		serve.QueryParam("size", "begin a resumable upload of so many bytes", huma.Schema{Type: huma.TypeInteger, Format: "int64"}),
+		serve.QueryParam("resumable", "begin a resumable upload", huma.Schema{Type: huma.TypeBoolean}))
 	post.Responses = s.artifactAnswers("201", "202")
-	s.stream(forOperators, post, s.uploadArtifact)
-	s.takesMedia(post, "application/octet-stream", &huma.Schema{Type: huma.TypeString, Format: "binary"})
+	s.Stream(serve.ForOperators, post, s.uploadArtifact)
+	s.TakesMedia(post, "application/octet-stream", &huma.Schema{Type: huma.TypeString, Format: "binary"})
 
-	patch := endpoint(http.MethodPatch, uploadPath, "append-artifact", "Append bytes at Upload-Offset; all pieces but the last are a multiple of 1 MiB")
-	patch.Parameters = append(patch.Parameters, pathParam("id"), &huma.Param{
+	patch := serve.Endpoint(http.MethodPatch, uploadPath, "append-artifact", "Append bytes at Upload-Offset; all pieces but the last are a multiple of 1 MiB")
+	patch.Parameters = append(patch.Parameters, serve.PathParam("id"), &huma.Param{
 		Name: api.OffsetField, In: "header", Required: true, Schema: &huma.Schema{Type: huma.TypeInteger},
 	})
 	patch.Responses = map[string]*huma.Response{"204": {Description: "Upload-Offset says where the upload stands"}}
-	s.stream(forOperators, patch, s.appendArtifact)
-	s.takesMedia(patch, "application/octet-stream", &huma.Schema{Type: huma.TypeString, Format: "binary"})
+	s.Stream(serve.ForOperators, patch, s.appendArtifact)
+	s.TakesMedia(patch, "application/octet-stream", &huma.Schema{Type: huma.TypeString, Format: "binary"})
 
 	for _, method := range []string{http.MethodGet, http.MethodHead} {
-		get := endpoint(method, uploadPath, "upload-offset-"+method, "Where an upload stands (Upload-Offset)")
-		get.Parameters = append(get.Parameters, pathParam("id"))
+		get := serve.Endpoint(method, uploadPath, "upload-offset-"+method, "Where an upload stands (Upload-Offset)")
+		get.Parameters = append(get.Parameters, serve.PathParam("id"))
 		get.Responses = s.artifactAnswers("200")
-		s.stream(forOperators, get, s.uploadState)
+		s.Stream(serve.ForOperators, get, s.uploadState)
 	}
-	done := endpoint(http.MethodPost, uploadPath+"/complete", "complete-artifact", "Name the uploaded bytes by their SHA-256")
-	done.Parameters = append(done.Parameters, pathParam("id"), queryParam("sha256", "what must have arrived", formatted("sha256")), queryParam("project", "as in the upload", formatted("name")))
+	done := serve.Endpoint(http.MethodPost, uploadPath+"/complete", "complete-artifact", "Name the uploaded bytes by their SHA-256")
+	done.Parameters = append(done.Parameters, serve.PathParam("id"), serve.QueryParam("sha256", "what must have arrived", serve.Formatted("sha256")), serve.QueryParam("project", "as in the upload", serve.Formatted("name")))
 	done.Responses = s.artifactAnswers("201")
-	s.stream(forOperators, done, s.completeArtifact)
+	s.Stream(serve.ForOperators, done, s.completeArtifact)
 }
 
 func (s *server) artifactAnswers(codes ...string) map[string]*huma.Response {
@@ -102,15 +102,15 @@ func announcedSize(text string) int64 {
 // receive stores the body of a request from an offset on, in chunks that are committed one
 // by one, and says where the upload stands then.
 func (s *server) receive(w http.ResponseWriter, r *http.Request, id string, offset int64) (int64, error) {
-	hash := callOf(r.Context()).hash
-	memory := s.uploading.begin(string(hash[:]))
-	defer memory.end()
-	if err := memory.grow(r.Context(), postgres.ChunkSize); err != nil {
+	hash := serve.CallOf(r.Context()).Hash
+	memory := s.uploading.Begin(string(hash[:]))
+	defer memory.End()
+	if err := memory.Grow(r.Context(), postgres.ChunkSize); err != nil {
 		return offset, err
 	}
-	body := s.rollingBody(w, r)
+	body := s.RollingBody(w, r)
 	offset, err := s.store.AppendUpload(r.Context(), id, offset, &chunked{from: body}, true)
-	return offset, errors.Join(err, body.settle())
+	return offset, errors.Join(err, body.Settle())
 }
 
 // chunked gives whole chunks of a body, and the part of one only at its real end: what a
@@ -188,7 +188,7 @@ func (s *server) upload(r *http.Request) (postgres.Upload, error) {
 		return postgres.Upload{}, missing
 	}
 	u, err := s.store.GetUpload(r.Context(), id)
-	if err == nil && !callOf(r.Context()).sees(u.Project) {
+	if err == nil && !serve.CallOf(r.Context()).Sees(u.Project) {
 		return postgres.Upload{}, missing
 	}
 	return u, err
@@ -249,17 +249,5 @@ func answerUpload(w http.ResponseWriter, status int, a api.Artifact) error {
 }
 
 func answerArtifact(w http.ResponseWriter, status int, a api.Artifact) error {
-	return answerJSON(w, status, a)
-}
-
-// answerJSON answers outside of huma.
-func answerJSON(w http.ResponseWriter, status int, v any) error {
-	text, err := json.Marshal(v)
-	if err != nil {
-		return fleet.Errorf(fleet.Internal, "write the answer: %w", err)
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_, _ = w.Write(append(text, '\n')) // the client is gone when this fails
-	return nil
+	return serve.AnswerJSON(w, status, a)
 }

@@ -32,6 +32,22 @@ const (
 	batchPath = "/api/internal/batches/" + liveBatch
 )
 
+// What nodes send and get (internal/httpapi/machines).
+type (
+	wantedBodies struct {
+		Hashes []fleet.Hash `json:"hashes"`
+	}
+	sentResults struct {
+		Results []fleet.BatchResult `json:"results"`
+	}
+	gotTickets struct {
+		Commands []fleet.RefreshDeploymentCommand `json:"commands"`
+	}
+)
+
+// someHash has the form of a hash.
+var someHash = fleet.Hash(strings.Repeat("0", 64))
+
 // withBatch is a region with one live batch, and the tokens of its two nodes.
 func withBatch(t *testing.T) (r *region, f *fleetFake, tokens [2]string) {
 	t.Helper()
@@ -133,8 +149,8 @@ func TestBatchItemsHaveTheRunSectionsThatTheirHashesAreOf(t *testing.T) {
 	r.sql(`INSERT INTO fleet_runs (fleet, run, project, generation, spec, state, waves, until_wave, requested_by, deadline_at)
 		VALUES ('bench', 1, 'default', 1, '{}', 'running', 1, 1, 'ann', now() + interval '1 day')`)
 	r.sql(`INSERT INTO fleet_targets (fleet, run, site, name, wave) SELECT 'bench', 1, 'plant-1', 'press-' || n, 1 FROM generate_series(0, 3) n`)
-	patch := contentOfText([]byte(`{"b":2}`))
-	_, err := r.store.PutBodies(t.Context(), defaultProject, [][]byte{[]byte(`{"b":2}`)})
+	patch := compose.ContentOf([]byte(`{"b":2}`))
+	_, err := r.store.PutBodies(t.Context(), fleet.DefaultProject, [][]byte{[]byte(`{"b":2}`)})
 	require.NoError(t, err)
 	out, err := r.store.ReleaseBatch(t.Context(), deliveries.BatchRelease{
 		ID: liveBatch, Site: "plant-1", Fleet: "bench", FleetRun: 1, Workflow: "w", Run: "r", Actor: "ann", Reason: "bench",
@@ -189,8 +205,8 @@ func bodiesOf(t *testing.T, stream []byte) map[fleet.Hash]string {
 	return out
 }
 
-func hashesOf(n int) bodiesRequest {
-	var in bodiesRequest
+func hashesOf(n int) wantedBodies {
+	var in wantedBodies
 	for i := range n {
 		in.Hashes = append(in.Hashes, compose.HashOf([]byte(fmt.Sprint("body ", i))))
 	}
@@ -220,7 +236,7 @@ func TestBatchBodies(t *testing.T) {
 		t.Run("come in one stream "+coding, func(t *testing.T) {
 			a := r.call(active, http.MethodPost, batchPath+"/bodies", hashesOf(fleet.MaxBatchItems), "Accept-Encoding", coding)
 			require.Equal(t, http.StatusOK, a.status, string(a.body))
-			require.Equal(t, bodiesMedia, a.header.Get("Content-Type"))
+			require.Equal(t, "application/vnd.holdfast.bodies", a.header.Get("Content-Type"))
 			require.Equal(t, coding, a.header.Get("Content-Encoding"))
 			require.Equal(t, "Accept-Encoding", a.header.Get("Vary"))
 			got := bodiesOf(t, uncoded(t, coding, a.body))
@@ -240,7 +256,7 @@ func TestBatchBodies(t *testing.T) {
 	}{
 		"too many":    {hashesOf(fleet.MaxBatchItems + 1), "/hashes"},
 		"no hash":     {`{"hashes":["abc"]}`, "/hashes/0"},
-		"one twice":   {bodiesRequest{append(hashesOf(1).Hashes, hashesOf(1).Hashes...)}, "/hashes/1"},
+		"one twice":   {wantedBodies{append(hashesOf(1).Hashes, hashesOf(1).Hashes...)}, "/hashes/1"},
 		"no document": {`[]`, "/"},
 		"a text":      {`{"hashes":"all"}`, "/hashes"},
 	} {
@@ -251,7 +267,7 @@ func TestBatchBodies(t *testing.T) {
 		})
 	}
 	t.Run("refuses what is too long", func(t *testing.T) {
-		require.Equal(t, http.StatusRequestEntityTooLarge, r.call(active, http.MethodPost, batchPath+"/bodies", strings.Repeat(" ", wireLimit+1)).status)
+		require.Equal(t, http.StatusRequestEntityTooLarge, r.call(active, http.MethodPost, batchPath+"/bodies", strings.Repeat(" ", 1<<20+1)).status)
 	})
 }
 
@@ -301,11 +317,11 @@ func TestBatchResults(t *testing.T) {
 	active := tokens[0]
 	result := func(i int) fleet.BatchResult {
 		return fleet.BatchResult{DeploymentID: fmt.Sprintf("%032d", i), Instance: "press-7", Held: fleet.Held{Revision: fleet.Revision{
-			Version: fleet.Version{Era: 1, Revision: 3}, Content: fleet.Content{Hash: noHash, Size: 5},
+			Version: fleet.Version{Era: 1, Revision: 3}, Content: fleet.Content{Hash: someHash, Size: 5},
 		}}, Fetched: 5}
 	}
 	send := func(results ...fleet.BatchResult) reply {
-		return r.call(active, http.MethodPost, batchPath+"/results", resultsRequest{results})
+		return r.call(active, http.MethodPost, batchPath+"/results", sentResults{results})
 	}
 
 	t.Run("are recorded, their words cut", func(t *testing.T) {
@@ -316,7 +332,7 @@ func TestBatchResults(t *testing.T) {
 		require.Equal(t, result(0), f.results[0])
 		require.Equal(t, fleet.HashMismatch, f.results[1].Reason)
 		require.True(t, strings.HasPrefix(f.results[1].Message, "not this é"))
-		require.LessOrEqual(t, len(f.results[1].Message), maxResultText)
+		require.LessOrEqual(t, len(f.results[1].Message), 1024)
 		require.Equal(t, http.StatusNoContent, send().status)
 	})
 
@@ -394,7 +410,7 @@ func TestBatchMemoryIsBounded(t *testing.T) {
 		for range bodies {
 			body := make([]byte, fleet.MaxBatchBody)
 			_, _ = rand.Read(body) // never fails
-			if err := emit(noHash, body); err != nil {
+			if err := emit(someHash, body); err != nil {
 				return err
 			}
 		}

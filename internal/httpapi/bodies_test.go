@@ -24,7 +24,7 @@ func TestBodiesSayWhatIsAllowed(t *testing.T) {
 	r.put("/api/v1/sites/plant-1/instances/some", `{"config":{}}`)
 	r.put("/api/v1/templates/some", `{"base":{}}`)
 	before := r.rows()
-	schemas := r.server.api.OpenAPI().Components.Schemas
+	schemas := r.server.Document().Components.Schemas
 	bodies, fields := 0, 0
 	for _, op := range r.documented() {
 		if op.RequestBody == nil || op.RequestBody.Content["application/json"] == nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/internal/postgres/deployments"
 )
@@ -35,10 +36,10 @@ type replicaLogsOutput struct{ Body api.List[api.ReplicaLogChunk] }
 type topOutput struct{ Body api.DeploymentTop }
 
 func (s *server) mountDeploymentReads() {
-	register(s, forViewers, endpoint(http.MethodGet, deploymentPath+"/revisions", "list-deployment-revisions", "What was released, newest first"), s.listDeploymentRevisions)
-	register(s, forViewers, endpoint(http.MethodGet, deploymentPath+"/decisions", "list-deployment-decisions", "What became of a deployment and its replicas, and why, newest first"), s.listDecisions)
-	register(s, forViewers, endpoint(http.MethodGet, deploymentPath+"/logs", "get-deployment-logs", "Output of replicas, oldest first"), s.deploymentLogs)
-	register(s, forViewers, endpoint(http.MethodGet, deploymentPath+"/top", "get-deployment-top", "What the replicas take of their nodes"), s.deploymentTop)
+	serve.Register(s.Server, serve.ForViewers, serve.Endpoint(http.MethodGet, deploymentPath+"/revisions", "list-deployment-revisions", "What was released, newest first"), s.listDeploymentRevisions)
+	serve.Register(s.Server, serve.ForViewers, serve.Endpoint(http.MethodGet, deploymentPath+"/decisions", "list-deployment-decisions", "What became of a deployment and its replicas, and why, newest first"), s.listDecisions)
+	serve.Register(s.Server, serve.ForViewers, serve.Endpoint(http.MethodGet, deploymentPath+"/logs", "get-deployment-logs", "Output of replicas, oldest first"), s.deploymentLogs)
+	serve.Register(s.Server, serve.ForViewers, serve.Endpoint(http.MethodGet, deploymentPath+"/top", "get-deployment-top", "What the replicas take of their nodes"), s.deploymentTop)
 }
 
 // deploymentSeen reads a deployment that the caller may see: one that is declared, or whose
@@ -59,7 +60,7 @@ func (s *server) deploymentSeen(ctx context.Context, name string) (deployments.D
 		_, err := s.visible(ctx, deploymentKey(name)) // written, and never released
 		return v, err
 	}
-	if !callOf(ctx).sees(v.Project) {
+	if !serve.CallOf(ctx).Sees(v.Project) {
 		return v, missing()
 	}
 	return v, nil

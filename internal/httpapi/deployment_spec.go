@@ -9,9 +9,6 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres/deployments"
 )
 
-// maxDeployment is the longest declaration: its files, with what JSON escapes of them.
-const maxDeployment = 8 << 20
-
 // keepDeployment stores the bodies of a declaration for its project.
 func (s *server) keepDeployment(ctx context.Context, project fleet.ProjectName, m declare.Made) error {
 	bodies, hashes := [][]byte{m.Definition}, []fleet.Hash{m.Content().Hash}

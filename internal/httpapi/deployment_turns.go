@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/declare"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/internal/postgres/deployments"
 )
@@ -33,20 +34,20 @@ var deploymentTurns = []struct {
 
 func (s *server) mountDeploymentTurns() {
 	for _, t := range deploymentTurns {
-		op := endpoint(http.MethodPost, deploymentPath+"/"+t.verb, t.verb+"-deployment", t.summary)
+		op := serve.Endpoint(http.MethodPost, deploymentPath+"/"+t.verb, t.verb+"-deployment", t.summary)
 		s.mountDeploymentTurn(op, t.kind)
 		if t.kind == fleet.OperationScale {
-			takes[api.ScaleRequest](s, op)
+			serve.Takes[api.ScaleRequest](s.Server, op)
 		} else {
-			takes[api.ActionRequest](s, op)
+			serve.Takes[api.ActionRequest](s.Server, op)
 		}
 	}
-	s.mountDeploymentTurn(endpoint(http.MethodDelete, deploymentPath, "delete-deployment", "End all replicas of a deployment, and then delete it"), fleet.OperationDestroy)
+	s.mountDeploymentTurn(serve.Endpoint(http.MethodDelete, deploymentPath, "delete-deployment", "End all replicas of a deployment, and then delete it"), fleet.OperationDestroy)
 }
 
 func (s *server) mountDeploymentTurn(op huma.Operation, kind fleet.OperationKind) {
 	op.DefaultStatus = http.StatusAccepted
-	register(s, forOperators, op, func(ctx context.Context, in *turnDeploymentInput) (*acceptedOutput, error) {
+	serve.Register(s.Server, serve.ForOperators, op, func(ctx context.Context, in *turnDeploymentInput) (*acceptedOutput, error) {
 		return s.turnDeployment(ctx, kind, in)
 	})
 }
@@ -96,18 +97,18 @@ func checkReplicas(n *int) error {
 func (s *server) readDeploymentTurn(ctx context.Context, t *deployments.DeploymentTurn) (raw []byte, err error) {
 	if t.Kind != fleet.OperationScale {
 		var in api.ActionRequest
-		raw, err = s.readOptional(ctx, &in)
+		raw, err = s.ReadOptional(ctx, &in)
 		t.Reason = in.Reason
 	} else {
 		var in api.ScaleRequest
-		raw, err = s.readJSON(ctx, &in)
+		raw, err = s.ReadJSON(ctx, &in)
 		t.Reason, t.Replicas = in.Reason, in.Replicas
 		if err == nil {
 			err = checkReplicas(in.Replicas)
 		}
 	}
 	if err == nil {
-		err = declare.CheckReason(t.Reason)
+		err = declare.CheckTexts(nil, t.Reason)
 	}
 	return raw, err
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/declare"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/internal/postgres/deployments"
 )
@@ -47,15 +48,15 @@ type listDeploymentsInput struct {
 const deploymentPath = "/api/v1/deployments/{name}"
 
 func (s *server) mountDeployments(fleet.DeclaredKind) {
-	put := endpoint(http.MethodPut, deploymentPath, "put-deployment", "Declare a deployment and have it run")
+	put := serve.Endpoint(http.MethodPut, deploymentPath, "put-deployment", "Declare a deployment and have it run")
 	put.DefaultStatus = http.StatusAccepted
-	register(s, forOperators, put, s.putDeployment)
-	takes[api.DeploymentPut](s, put)
-	register(s, forViewers, endpoint(http.MethodGet, deploymentPath, "get-deployment", "Read a deployment"),
+	serve.Register(s.Server, serve.ForOperators, put, s.putDeployment)
+	serve.Takes[api.DeploymentPut](s.Server, put)
+	serve.Register(s.Server, serve.ForViewers, serve.Endpoint(http.MethodGet, deploymentPath, "get-deployment", "Read a deployment"),
 		func(ctx context.Context, in *getInput) (*objectOutput, error) {
 			return s.getObject(ctx, deploymentKey(in.Name), s.deploymentStatuses)
 		})
-	register(s, forViewers, endpoint(http.MethodGet, "/api/v1/deployments", "list-deployments", "List deployments"),
+	serve.Register(s.Server, serve.ForViewers, serve.Endpoint(http.MethodGet, "/api/v1/deployments", "list-deployments", "List deployments"),
 		func(ctx context.Context, in *listDeploymentsInput) (*objectsOutput, error) {
 			if in.Ended {
 				return s.listEnded(ctx, in.ListParams)
@@ -101,7 +102,7 @@ func (s *server) putDeployment(ctx context.Context, in *putDeploymentInput) (out
 	if err := fleet.ValidateName("name", in.Name); err != nil {
 		return nil, err
 	}
-	err = s.withBody(ctx, maxDeployment, func(raw []byte) error {
+	err = s.WithBody(ctx, declare.MaxDeployment, func(raw []byte) error {
 		p, err := s.deploymentFrom(ctx, in, raw)
 		if err != nil {
 			return err
@@ -120,10 +121,7 @@ func (s *server) putDeployment(ctx context.Context, in *putDeploymentInput) (out
 // are stored, before the transaction begins.
 func (s *server) deploymentFrom(ctx context.Context, in *putDeploymentInput, raw []byte) (deployments.DeploymentPut, error) {
 	put := api.DeploymentPut{Project: in.Project}
-	if err := decode(raw, &put); err != nil {
-		return deployments.DeploymentPut{}, err
-	}
-	if err := fleet.ValidateLabels("/labels", put.Labels); err != nil {
+	if err := serve.Decode(raw, &put); err != nil {
 		return deployments.DeploymentPut{}, err
 	}
 	made, err := declare.Deployment(s.definitions, put)
@@ -157,7 +155,7 @@ func (s *server) placeable(ctx context.Context, project fleet.ProjectName, p fle
 			return err
 		}
 		o, err := s.store.GetObject(ctx, key)
-		if fleet.KindOf(err) == fleet.NotFound || err == nil && !callOf(ctx).uses(o.Project) {
+		if fleet.KindOf(err) == fleet.NotFound || err == nil && !serve.CallOf(ctx).Uses(o.Project) {
 			return fleet.NoPlace(key, field)
 		}
 		if err == nil && !project.Uses(o.Project) {

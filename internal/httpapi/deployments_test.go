@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/declare"
 	"github.com/holdfast-io/holdfast/internal/definition"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
@@ -380,14 +381,14 @@ func TestDeploymentSecrets(t *testing.T) {
 	}
 	r.put(webPath, web)
 	require.NotContains(t, string(r.get(webPath).body), "swordfish")
-	require.Contains(t, string(r.get(webPath).body), Redacted)
+	require.Contains(t, string(r.get(webPath).body), api.Redacted)
 	require.Contains(t, string(r.call(r.operator, http.MethodGet, webPath, nil).body), "swordfish", "who may change it may see it")
 	require.NotContains(t, string(r.call(r.operator, http.MethodGet, webPath, nil).body), "hunter2")
 
 	planned := `{"objects":[{"kind":"Deployment","name":"web","spec":` + strings.Replace(web, "swordfish", "salmon", 1) + `}]}`
 	a := r.call(r.operator, http.MethodPost, planPath, planned)
 	require.Equal(t, http.StatusOK, a.status, string(a.body))
-	require.Contains(t, string(a.body), Redacted)
+	require.Contains(t, string(a.body), api.Redacted)
 	for _, secret := range []string{"swordfish", "salmon", "hunter2"} {
 		require.NotContains(t, string(a.body), secret)
 	}
@@ -448,7 +449,7 @@ func TestDeploymentRefusals(t *testing.T) {
 		require.Equal(t, "/objects/0/spec"+field, into[api.Plan](t, planned).Objects[0].Problem.Field, shown)
 	}
 	require.Equal(t, http.StatusBadRequest, r.call(r.operator, http.MethodPut, "/api/v1/deployments/No", web).status)
-	require.Equal(t, http.StatusRequestEntityTooLarge, r.call(r.operator, http.MethodPut, webPath, strings.Repeat(" ", maxDeployment+1)).status)
+	require.Equal(t, http.StatusRequestEntityTooLarge, r.call(r.operator, http.MethodPut, webPath, strings.Repeat(" ", declare.MaxDeployment+1)).status)
 	require.Equal(t, before, r.rows())
 }
 
@@ -556,7 +557,7 @@ func TestDeploymentDoors(t *testing.T) {
 	h := &Handler{s: r.server}
 	turn := func(kind fleet.OperationKind, run string) (postgres.Started, error) {
 		return h.TurnDeployment(t.Context(), deployments.DeploymentTurn{
-			Write: postgres.Write{Request: postgres.Request{Actor: "ann", Door: postgres.Door{Workflow: "w", Run: run}}, Key: deploymentKey("web")}, Kind: kind,
+			Write: postgres.Write{Request: postgres.Request{Actor: "ann", Door: postgres.Door{Workflow: "w", Run: run}}, Key: fleet.DeploymentKey("web")}, Kind: kind,
 		})
 	}
 	one, err := turn(fleet.OperationConverge, "1")
@@ -576,7 +577,7 @@ func TestDeploymentDoors(t *testing.T) {
 	_, err = turn(fleet.OperationConverge, "4")
 	require.Equal(t, fleet.IllegalState, fleet.KindOf(err))
 	_, err = h.TurnDeployment(t.Context(), deployments.DeploymentTurn{
-		Write: postgres.Write{Request: postgres.Request{Actor: "ann"}, Key: deploymentKey("nobody")}, Kind: fleet.OperationConverge,
+		Write: postgres.Write{Request: postgres.Request{Actor: "ann"}, Key: fleet.DeploymentKey("nobody")}, Kind: fleet.OperationConverge,
 	})
 	require.Equal(t, fleet.NotFound, fleet.KindOf(err))
 }

@@ -4,12 +4,15 @@
 //	        ├▶ /api/v1       authenticate ─▶ allow (role, project) ─▶ handler of its noun
 //	        └▶ /api/internal fetch token (sealed to one node) or JWT (signed by a node's key)
 //
+// Package serve is what all handlers stand on, package machines has /api/internal, package plans has plan and
+// apply; here are the nouns, and what mounts it all.
+//
 // It owns no truth: everything is in the store, and a handler keeps nothing but tokens that
-// it has just looked up (auth.go). A change is checked, and its config flattened and stored by
+// it has just looked up (serve/auth.go). A change is checked, and its config flattened and stored by
 // hash, before the transaction that writes it (instances.go, flatten.go); after the commit the
 // entity is woken, and a wake that fails is repeated from the outbox.
 //
-// Errors are *fleet.Error; problem.go turns each kind into application/problem+json once.
+// Errors are *fleet.Error; serve/problem.go turns each kind into application/problem+json once.
 // What a caller may not know (internal causes, objects of other projects) is logged or reads
 // as missing. Tokens, bodies and query values reach no log, metric, error or event.
 //

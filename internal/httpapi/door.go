@@ -5,10 +5,14 @@ import (
 	"net/http"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
 	"github.com/holdfast-io/holdfast/internal/postgres/deployments"
 )
+
+// DoorHTTP is what refusals of the API are written down under.
+const DoorHTTP = serve.Door
 
 // Handler is the API. It also makes the revisions of specs for whom no request came by
 // HTTP: the doors of any Temporal client.
@@ -23,7 +27,7 @@ func (h *Handler) Probes() http.Handler {
 	probes := http.NewServeMux()
 	probes.HandleFunc("GET /healthz", h.s.healthz)
 	probes.HandleFunc("GET /readyz", h.s.readyz)
-	probes.Handle("GET /metrics", h.s.metrics.handler())
+	probes.Handle("GET /metrics", h.s.MetricsHandler())
 	return probes
 }
 

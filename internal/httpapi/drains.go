@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
 )
@@ -17,24 +18,24 @@ type askDrainInput struct {
 }
 
 func (s *server) mountDrains() {
-	drain := endpoint(http.MethodPost, "/api/v1/nodes/{name}/drain", "drain-node", "Empty a node: cordon it, move what runs, let it finish, cut it off at the deadline")
+	drain := serve.Endpoint(http.MethodPost, "/api/v1/nodes/{name}/drain", "drain-node", "Empty a node: cordon it, move what runs, let it finish, cut it off at the deadline")
 	drain.DefaultStatus = http.StatusAccepted
-	register(s, forOperators, drain, s.drainNode)
-	takes[api.NodeDrainRequest](s, drain)
-	cordon := endpoint(http.MethodPost, "/api/v1/nodes/{name}/cordon", "cordon-node", "Keep new work away from a node")
-	register(s, forOperators, cordon, s.cordonNode)
-	takes[api.CordonRequest](s, cordon)
-	uncordon := endpoint(http.MethodPost, "/api/v1/nodes/{name}/uncordon", "uncordon-node", "Let new work come to a node again")
-	register(s, forOperators, uncordon, s.uncordonNode)
+	serve.Register(s.Server, serve.ForOperators, drain, s.drainNode)
+	serve.Takes[api.NodeDrainRequest](s.Server, drain)
+	cordon := serve.Endpoint(http.MethodPost, "/api/v1/nodes/{name}/cordon", "cordon-node", "Keep new work away from a node")
+	serve.Register(s.Server, serve.ForOperators, cordon, s.cordonNode)
+	serve.Takes[api.CordonRequest](s.Server, cordon)
+	uncordon := serve.Endpoint(http.MethodPost, "/api/v1/nodes/{name}/uncordon", "uncordon-node", "Let new work come to a node again")
+	serve.Register(s.Server, serve.ForOperators, uncordon, s.uncordonNode)
 }
 
 func (s *server) drainNode(ctx context.Context, in *askDrainInput) (*acceptedOutput, error) {
 	var req api.NodeDrainRequest
-	body, err := s.readOptional(ctx, &req)
+	body, err := s.ReadOptional(ctx, &req)
 	if err != nil {
 		return nil, err
 	}
-	order, err := fleet.DrainOrder{Reason: req.Reason, DeadlineSeconds: req.DeadlineSeconds, Force: req.Force}.Checked(callOf(ctx).actor)
+	order, err := fleet.DrainOrder{Reason: req.Reason, DeadlineSeconds: req.DeadlineSeconds, Force: req.Force}.Checked(serve.CallOf(ctx).Actor)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +62,7 @@ func (s *server) drainNode(ctx context.Context, in *askDrainInput) (*acceptedOut
 
 func (s *server) cordonNode(ctx context.Context, in *askDrainInput) (*nodeOutput, error) {
 	var req api.CordonRequest
-	if _, err := s.readOptional(ctx, &req); err != nil {
+	if _, err := s.ReadOptional(ctx, &req); err != nil {
 		return nil, err
 	}
 	if len(req.Reason) > fleet.MaxDrainReason {
@@ -80,8 +81,8 @@ func (s *server) turnCordon(ctx context.Context, in *askDrainInput, reason strin
 	if err != nil {
 		return nil, err
 	}
-	call := callOf(ctx)
-	if err := turn(ctx, nodes.CordonRequest{Request: postgres.Request{Project: call.project, Actor: call.actor, DryRun: in.DryRun}, Node: n.Name, Reason: reason}); err != nil {
+	call := serve.CallOf(ctx)
+	if err := turn(ctx, nodes.CordonRequest{Request: postgres.Request{Project: call.Project, Actor: call.Actor, DryRun: in.DryRun}, Node: n.Name, Reason: reason}); err != nil {
 		return nil, err
 	}
 	return s.getNode(ctx, &getInput{NameParam: in.NameParam})

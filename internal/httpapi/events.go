@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
@@ -26,15 +27,15 @@ const (
 )
 
 func (s *server) mountEvents() {
-	op := endpoint(http.MethodGet, "/api/v1/events", "list-events",
+	op := serve.Endpoint(http.MethodGet, "/api/v1/events", "list-events",
 		"Committed changes, newest first; with Accept: text/event-stream as they happen, resumed by Last-Event-ID")
 	least, most := 1.0, float64(eventsMost)
 	op.Parameters = append(op.Parameters,
-		queryParam("limit", "", huma.Schema{Type: huma.TypeInteger, Format: "int32", Minimum: &least, Maximum: &most, Default: eventsDefault}),
-		queryParam("cursor", "next of the page before", formatted("cursor")),
-		queryParam("project", "only what belongs to this project", formatted("name")),
-		queryParam("after", "stream what follows this event", formatted("event-id")))
-	s.stream(forViewers, op, s.events)
+		serve.QueryParam("limit", "", huma.Schema{Type: huma.TypeInteger, Format: "int32", Minimum: &least, Maximum: &most, Default: eventsDefault}),
+		serve.QueryParam("cursor", "next of the page before", serve.Formatted("cursor")),
+		serve.QueryParam("project", "only what belongs to this project", serve.Formatted("name")),
+		serve.QueryParam("after", "stream what follows this event", serve.Formatted("event-id")))
+	s.Stream(serve.ForViewers, op, s.events)
 }
 
 func (s *server) events(w http.ResponseWriter, r *http.Request) error {
@@ -67,7 +68,7 @@ func (s *server) listEvents(w http.ResponseWriter, r *http.Request, project flee
 	if err != nil {
 		return err
 	}
-	return answerJSON(w, http.StatusOK, list)
+	return serve.AnswerJSON(w, http.StatusOK, list)
 }
 
 // eventsBefore collects a page of one project's events, or of all. A page may be short and
@@ -122,20 +123,20 @@ func (s *server) streamEvents(w http.ResponseWriter, r *http.Request, project fl
 	if err != nil {
 		return err
 	}
-	ctx, end, err := s.streams.begin(r.Context(), callOf(r.Context()).hash)
+	ctx, end, err := s.streams.begin(r.Context(), serve.CallOf(r.Context()).Hash)
 	if err != nil {
 		return err
 	}
 	defer end()
-	s.metrics.streams.Inc()
-	defer s.metrics.streams.Dec()
+	s.streaming.Inc()
+	defer s.streaming.Dec()
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Accel-Buffering", "no") // proxies pass each event on at once
 	w.WriteHeader(http.StatusOK)
-	f := &feed{s: s, out: s.rolling(w, func(int) {}), at: at, project: project}
+	f := &feed{s: s, out: s.Rolling(w, func(int) {}), at: at, project: project}
 	if err := f.run(ctx); err != nil && r.Context().Err() == nil {
-		s.log.Info("event stream ended", "err", err)
+		s.Log.Info("event stream ended", "err", err)
 	}
 	return nil
 }
@@ -158,7 +159,7 @@ func (s *server) streamStart(r *http.Request) (postgres.Cursor, error) {
 // feed is one event stream.
 type feed struct {
 	s       *server
-	out     *rollingWriter
+	out     *serve.RollingWriter
 	at      postgres.Cursor
 	project fleet.ProjectName
 }
@@ -224,5 +225,5 @@ func (f *feed) write(text []byte) error {
 	if _, err := io.Copy(f.out, bytes.NewReader(text)); err != nil {
 		return err
 	}
-	return f.out.control.Flush()
+	return f.out.FlushError()
 }

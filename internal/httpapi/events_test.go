@@ -178,7 +178,7 @@ func TestEventStream(t *testing.T) {
 		r.server.keepAlive = 10 * time.Millisecond
 		s := r.stream(r.viewer, "/api/v1/events")
 		r.sql(`UPDATE api_tokens SET revoked_at = now() WHERE note = 'viewer'`)
-		r.server.tokens.forget()
+		r.server.ForgetTokens()
 		select {
 		case <-s.ended:
 		case <-time.After(20 * time.Second):

@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/internal/postgres/deployments"
 )
@@ -33,7 +34,7 @@ const (
 )
 
 func (s *server) mountExplain() {
-	register(s, forViewers, endpoint(http.MethodGet, deploymentPath+"/explain", "explain-deployment",
+	serve.Register(s.Server, serve.ForViewers, serve.Endpoint(http.MethodGet, deploymentPath+"/explain", "explain-deployment",
 		"Why a deployment is where it is: what is declared, runs, failed and is waited for"), s.explainDeployment)
 }
 
@@ -171,7 +172,7 @@ func (x *explaining) living(ctx context.Context) ([]deployments.Replica, error) 
 
 // left reads what may run and counts no more.
 func (x *explaining) left(ctx context.Context) error {
-	f := deployments.UncountedFilter{Deployment: x.name, Every: callOf(ctx).project == ""}
+	f := deployments.UncountedFilter{Deployment: x.name, Every: serve.CallOf(ctx).Project == ""}
 	all, err := x.s.store.UncountedReplicas(ctx, f, explainedLeft)
 	for _, r := range all {
 		u := api.Uncounted{ID: r.ID, Node: string(r.Node), Reason: r.Reason, Since: r.Since}

@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 )
 
 // room asks placement about each node that the caller may see, and about all of them for what is
@@ -32,7 +33,7 @@ func (x *explaining) room(ctx context.Context) error {
 	}
 	want.Count = 1
 	for _, r := range rooms {
-		if callOf(ctx).sees(r.Project) {
+		if serve.CallOf(ctx).Sees(r.Project) {
 			x.out.Nodes = append(x.out.Nodes, freeOn(want, r))
 		} else if want.Project.Uses(r.Project) {
 			x.out.MoreNodes++

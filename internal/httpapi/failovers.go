@@ -6,6 +6,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
 )
 
@@ -15,10 +16,10 @@ type failoverInput struct {
 }
 
 func (s *server) mountFailovers() {
-	op := endpoint(http.MethodPost, "/api/v1/sites/{name}/failover", "failover-site", "Make another node the active one of a site")
+	op := serve.Endpoint(http.MethodPost, "/api/v1/sites/{name}/failover", "failover-site", "Make another node the active one of a site")
 	op.DefaultStatus = http.StatusAccepted
-	register(s, forOperators, op, s.failoverSite)
-	takes[api.FailoverRequest](s, op)
+	serve.Register(s.Server, serve.ForOperators, op, s.failoverSite)
+	serve.Takes[api.FailoverRequest](s.Server, op)
 }
 
 func (s *server) failoverSite(ctx context.Context, in *failoverInput) (*acceptedOutput, error) {
@@ -26,7 +27,7 @@ func (s *server) failoverSite(ctx context.Context, in *failoverInput) (*accepted
 		return nil, err
 	}
 	var body api.FailoverRequest
-	raw, err := s.readOptional(ctx, &body)
+	raw, err := s.ReadOptional(ctx, &body)
 	if err != nil {
 		return nil, err
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/compose"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 )
 
 // N23, N24, N25, N26, N27, N28, N29, N30, N68, N74, N91, N92
@@ -110,7 +111,7 @@ func TestFetchBody(t *testing.T) {
 	t.Run("gives the identity by default", func(t *testing.T) {
 		a := get()
 		require.Equal(t, http.StatusOK, a.status)
-		require.Equal(t, quoted(hash), a.header.Get("ETag"))
+		require.Equal(t, serve.Quoted(hash), a.header.Get("ETag"))
 		require.Equal(t, "application/json", a.header.Get("Content-Type"))
 		require.Equal(t, fmt.Sprint(len(want)), a.header.Get("Holdfast-Size"))
 		require.Empty(t, a.header.Get("Content-Encoding"))
@@ -132,7 +133,7 @@ func TestFetchBody(t *testing.T) {
 			require.Equal(t, http.StatusOK, a.status)
 			require.Equal(t, c.coding, a.header.Get("Content-Encoding"))
 			require.Equal(t, "Accept-Encoding", a.header.Get("Vary"))
-			body, tag := bytes.NewReader(a.body), quoted(hash+"-"+c.coding)
+			body, tag := bytes.NewReader(a.body), serve.Quoted(hash+"-"+c.coding)
 			var plainBody io.Reader = body
 			var err error
 			switch c.coding {
@@ -141,7 +142,7 @@ func TestFetchBody(t *testing.T) {
 			case "gzip":
 				plainBody, err = gzip.NewReader(body)
 			default:
-				tag = quoted(hash)
+				tag = serve.Quoted(hash)
 			}
 			require.NoError(t, err)
 			got, err := io.ReadAll(plainBody)
@@ -156,16 +157,16 @@ func TestFetchBody(t *testing.T) {
 
 	t.Run("resumes by range, always in the identity", func(t *testing.T) {
 		at := len(want)/2 + 7
-		a := get("Range", fmt.Sprintf("bytes=%d-", at), "If-Range", quoted(hash), "Accept-Encoding", "zstd")
+		a := get("Range", fmt.Sprintf("bytes=%d-", at), "If-Range", serve.Quoted(hash), "Accept-Encoding", "zstd")
 		require.Equal(t, http.StatusPartialContent, a.status)
 		require.Empty(t, a.header.Get("Content-Encoding"))
-		require.Equal(t, quoted(hash), a.header.Get("ETag"))
+		require.Equal(t, serve.Quoted(hash), a.header.Get("ETag"))
 		require.Equal(t, fmt.Sprintf("bytes %d-%d/%d", at, len(want)-1, len(want)), a.header.Get("Content-Range"))
 		require.True(t, bytes.Equal(want[at:], a.body))
 	})
 
 	t.Run("sends all again when If-Range names something else", func(t *testing.T) {
-		for _, tag := range []string{quoted(hash + "-zstd"), quoted(strings.Repeat("0", 64))} {
+		for _, tag := range []string{serve.Quoted(hash + "-zstd"), serve.Quoted(strings.Repeat("0", 64))} {
 			a := get("Range", "bytes=100-", "If-Range", tag)
 			require.Equal(t, http.StatusOK, a.status)
 			require.True(t, bytes.Equal(want, a.body))
@@ -180,16 +181,16 @@ func TestFetchBody(t *testing.T) {
 
 	t.Run("sends nothing to who has it", func(t *testing.T) {
 		for _, accept := range []string{"identity", "zstd", "gzip"} {
-			tags := []string{quoted(hash), `"x", W/` + quoted(hash)}
+			tags := []string{serve.Quoted(hash), `"x", W/` + serve.Quoted(hash)}
 			if accept != "identity" {
-				tags = append(tags, quoted(hash+"-"+accept))
+				tags = append(tags, serve.Quoted(hash+"-"+accept))
 			}
 			for _, tag := range tags {
 				a := get("If-None-Match", tag, "Accept-Encoding", accept)
 				require.Equal(t, http.StatusNotModified, a.status, accept+" "+tag)
 				require.Empty(t, a.body)
 			}
-			require.Equal(t, http.StatusOK, get("If-None-Match", quoted("x"), "Accept-Encoding", accept).status)
+			require.Equal(t, http.StatusOK, get("If-None-Match", serve.Quoted("x"), "Accept-Encoding", accept).status)
 		}
 	})
 
@@ -250,7 +251,7 @@ func TestAReaderThatStallsIsCut(t *testing.T) {
 	r.put(press7Path, api.InstancePut{Artifact: into[api.Artifact](t, up).SHA256})
 	f := r.deliver(press, "1")
 
-	r.server.stall = 50 * time.Millisecond
+	r.server.Stall = 50 * time.Millisecond
 	ended := make(chan struct{})
 	handler, err := r.server.routes("test")
 	require.NoError(t, err)

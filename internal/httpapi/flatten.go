@@ -10,9 +10,6 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// maxLayers bounds how many documents one config is merged from.
-const maxLayers = 256
-
 // storedLayer is one document of a composition that lies in the store.
 type storedLayer struct {
 	name string // for errors: where it comes from
@@ -105,8 +102,8 @@ func (c *chain) add(ctx context.Context, pin fleet.TemplatePin) (int64, error) {
 	switch {
 	case c.path[pin]:
 		return 0, fleet.Errorf(fleet.Invalid, "template %s refers to itself", pin.Name).At("/template")
-	case len(c.layers) >= maxLayers:
-		return 0, tooManyLayers()
+	case len(c.layers) >= compose.MaxLayers:
+		return 0, compose.TooManyLayers()
 	}
 	c.path[pin] = true
 	defer delete(c.path, pin)
@@ -119,9 +116,4 @@ func (c *chain) add(ctx context.Context, pin fleet.TemplatePin) (int64, error) {
 		}
 	}
 	return generation, nil
-}
-
-func tooManyLayers() error {
-	return fleet.Errorf(fleet.Invalid, "the config is merged from more than %d documents", maxLayers).At("/template").
-		WithHint("merge some of the templates into one")
 }

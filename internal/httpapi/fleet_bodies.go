@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/holdfast-io/holdfast/internal/compose"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
@@ -74,7 +75,7 @@ type pendingBody struct {
 
 // keep names a body that the next flush stores.
 func (k *keptBodies) keep(project fleet.ProjectName, text []byte) fleet.Content {
-	content := contentOfText(text)
+	content := compose.ContentOf(text)
 	body := keptBody{project, content.Hash}
 	if !k.seen[body] {
 		k.seen[body] = true

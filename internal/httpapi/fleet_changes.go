@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 
 	"github.com/holdfast-io/holdfast/internal/compose"
+	"github.com/holdfast-io/holdfast/internal/declare"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
 	"github.com/holdfast-io/holdfast/internal/postgres/fleets"
 )
@@ -98,7 +100,7 @@ func (c *fleetComposer) prepare(ctx context.Context, t fleets.FleetTarget, chang
 	}
 	next := &fleetComposing{change: change, project: t.Project}
 	err := c.prepareSpec(ctx, next)
-	if ofRegion(err) || ctx.Err() != nil {
+	if serve.OfRegion(err) || ctx.Err() != nil {
 		return nil, orEnded(ctx, err)
 	}
 	if err != nil {
@@ -164,7 +166,7 @@ func (c *fleetComposer) prepareRun(next *fleetComposing) error {
 	key := string(next.project) + " " + string(value)
 	made, known := c.runs[key]
 	if !known {
-		if made.text, made.hash, err = runSection(change.Spec.Run, next.project); err != nil {
+		if made.text, made.hash, err = declare.RunSection(change.Spec.Run, next.project); err != nil {
 			return err
 		}
 		c.runs[key] = made
@@ -191,7 +193,7 @@ func (c *fleetComposer) composeAll(ctx context.Context, group []*fleetComposing,
 		}
 		for _, next := range group {
 			err := c.compose(ctx, docs, next)
-			if ofRegion(err) || ctx.Err() != nil {
+			if serve.OfRegion(err) || ctx.Err() != nil {
 				return orEnded(ctx, err)
 			}
 			next.change.Refused = err

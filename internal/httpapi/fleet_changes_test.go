@@ -20,7 +20,7 @@ import (
 // patchOf stores a patch as a PUT of a fleet change does.
 func (r *region) patchOf(text string) *fleet.Content {
 	r.t.Helper()
-	content, err := r.server.canonical(r.t.Context(), defaultProject, compose.Layer{Name: "/change/patch", JSON: []byte(text)})
+	content, err := r.server.canonical(r.t.Context(), fleet.DefaultProject, compose.Layer{Name: "/change/patch", JSON: []byte(text)})
 	require.NoError(r.t, err)
 	return &content
 }
@@ -316,7 +316,7 @@ func BenchmarkFleetChanges(b *testing.B) {
 	text, err := json.Marshal(base)
 	require.NoError(b, err)
 	keep := func(m *memoryBodies, text string) *fleet.Content {
-		c := contentOfText([]byte(text))
+		c := compose.ContentOf([]byte(text))
 		m.bodies[c.Hash] = []byte(text)
 		return &c
 	}

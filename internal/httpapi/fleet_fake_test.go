@@ -162,9 +162,9 @@ func withFleets(t *testing.T) (*region, *fleetFake) {
 		f.Store, d.Store = d.Store, f
 	})
 	f.started = func(w postgres.Write) (postgres.Started, error) {
-		o := f.declared(t, w.Key.Name, defaultProject)
+		o := f.declared(t, w.Key.Name, fleet.DefaultProject)
 		op := postgres.Operation{
-			ID: "0123456789abcdef0123456789abcdef", Kind: fleet.OperationFleet, Fleet: fleet.FleetName(w.Key.Name), Project: defaultProject,
+			ID: "0123456789abcdef0123456789abcdef", Kind: fleet.OperationFleet, Fleet: fleet.FleetName(w.Key.Name), Project: fleet.DefaultProject,
 			Subject: fleet.FleetSubject(fleet.FleetName(w.Key.Name)), State: fleet.OperationRunning, CreatedAt: fleetTime, Deadline: fleetTime,
 		}
 		return postgres.Started{Written: postgres.Written{After: &o, Changed: true}, Operation: &op}, nil

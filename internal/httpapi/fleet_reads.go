@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres/fleets"
 )
 
@@ -30,8 +31,8 @@ type listFleetTargetsInput struct {
 type fleetTargetsOutput struct{ Body api.List[api.FleetTarget] }
 
 func (s *server) mountFleetReads() {
-	register(s, forViewers, endpoint(http.MethodGet, fleetPath+"/runs", "list-fleet-runs", "The runs of a fleet change, newest first"), s.listFleetRuns)
-	register(s, forViewers, endpoint(http.MethodGet, fleetPath+"/targets", "list-fleet-targets", "The instances of a run, in the order of site and name"), s.listFleetTargets)
+	serve.Register(s.Server, serve.ForViewers, serve.Endpoint(http.MethodGet, fleetPath+"/runs", "list-fleet-runs", "The runs of a fleet change, newest first"), s.listFleetRuns)
+	serve.Register(s.Server, serve.ForViewers, serve.Endpoint(http.MethodGet, fleetPath+"/targets", "list-fleet-targets", "The instances of a run, in the order of site and name"), s.listFleetTargets)
 }
 
 func (s *server) visibleFleet(ctx context.Context, name string) (fleet.FleetName, error) {

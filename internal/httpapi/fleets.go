@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/compose"
 	"github.com/holdfast-io/holdfast/internal/declare"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres/fleets"
 )
 
@@ -26,17 +27,17 @@ type turnFleetInput struct {
 const fleetPath = "/api/v1/fleets/{name}"
 
 func (s *server) mountFleets(fleet.DeclaredKind) {
-	put := endpoint(http.MethodPut, fleetPath, "put-fleet", "Declare a fleet change and run it")
+	put := serve.Endpoint(http.MethodPut, fleetPath, "put-fleet", "Declare a fleet change and run it")
 	put.DefaultStatus = http.StatusAccepted
-	register(s, forOperators, put, s.putFleet)
-	takes[api.FleetPut](s, put)
+	serve.Register(s.Server, serve.ForOperators, put, s.putFleet)
+	serve.Takes[api.FleetPut](s.Server, put)
 	for _, t := range api.FleetTurns() {
-		op := endpoint(http.MethodPost, fleetPath+"/"+t.Verb, t.Verb+"-fleet", t.Summary)
+		op := serve.Endpoint(http.MethodPost, fleetPath+"/"+t.Verb, t.Verb+"-fleet", t.Summary)
 		op.DefaultStatus = http.StatusAccepted
-		register(s, forOperators, op, func(ctx context.Context, in *turnFleetInput) (*acceptedOutput, error) {
+		serve.Register(s.Server, serve.ForOperators, op, func(ctx context.Context, in *turnFleetInput) (*acceptedOutput, error) {
 			return s.turnFleet(ctx, t.On, in)
 		})
-		takes[api.ActionRequest](s, op)
+		serve.Takes[api.ActionRequest](s.Server, op)
 	}
 	s.mountFleetReads()
 }
@@ -45,7 +46,7 @@ func (s *server) putFleet(ctx context.Context, in *putFleetInput) (out *accepted
 	if err := fleet.ValidateName("name", in.Name); err != nil {
 		return nil, err
 	}
-	err = s.withBody(ctx, s.limits.MaxBytes+envelopeRoom, func(raw []byte) error {
+	err = s.WithBody(ctx, s.Largest, func(raw []byte) error {
 		p, err := s.fleetFrom(ctx, in, raw)
 		if err != nil {
 			return err
@@ -69,9 +70,6 @@ func (s *server) fleetFrom(ctx context.Context, in *putFleetInput, raw []byte) (
 	if err != nil {
 		return p, err
 	}
-	if err := fleet.ValidateLabels("/labels", put.Labels); err != nil {
-		return p, err
-	}
 	if p.Spec, err = declare.Fleet(put, patch); err != nil {
 		return p, err
 	}
@@ -92,13 +90,13 @@ func (s *server) fleetFrom(ctx context.Context, in *putFleetInput, raw []byte) (
 // readFleet splits a request; the patch may be large, and is given as it was sent.
 func readFleet(raw []byte, put *api.FleetPut) (patch []byte, err error) {
 	var change []byte
-	if err := envelope(raw, map[string]*[]byte{"change": &change}, put); err != nil {
+	if err := serve.Envelope(raw, map[string]*[]byte{"change": &change}, put); err != nil {
 		return nil, err
 	}
 	if change == nil {
 		return nil, nil // refused with the spec
 	}
-	return patch, below("/change", envelope(change, map[string]*[]byte{"patch": &patch}, &put.Change))
+	return patch, serve.Below("/change", serve.Envelope(change, map[string]*[]byte{"patch": &patch}, &put.Change))
 }
 
 // pinFleet fixes the generation of the template, so that all instances get the same.
@@ -111,7 +109,7 @@ func (s *server) pinFleet(ctx context.Context, change *fleet.FleetChange) error 
 	}
 	_, generation, err := s.store.TemplateSpec(ctx, change.Template, change.TemplateGeneration)
 	change.TemplateGeneration = generation
-	return below("/change", err)
+	return serve.Below("/change", err)
 }
 
 func (s *server) fillPatch(ctx context.Context, p *fleets.FleetPut, patch []byte) error {
@@ -129,11 +127,11 @@ func (s *server) turnFleet(ctx context.Context, on fleet.FleetEvent, in *turnFle
 		return nil, err
 	}
 	var request api.ActionRequest
-	raw, err := s.readOptional(ctx, &request)
+	raw, err := s.ReadOptional(ctx, &request)
 	if err != nil {
 		return nil, err
 	}
-	if err := declare.CheckReason(request.Reason); err != nil {
+	if err := declare.CheckTexts(nil, request.Reason); err != nil {
 		return nil, err
 	}
 	t := fleets.FleetTurn{On: on, Reason: request.Reason}

@@ -48,7 +48,7 @@ func TestPutFleet(t *testing.T) {
 		require.EqualValues(t, 7, p.IfMatch)
 		require.Equal(t, "k", p.Idempotency.Key)
 		require.Equal(t, map[string]string{"team": "a"}, p.Labels)
-		require.Equal(t, defaultProject, p.Project)
+		require.Equal(t, fleet.DefaultProject, p.Project)
 		require.EqualValues(t, 2, p.Spec.Change.TemplateGeneration, "the one of now is pinned")
 		require.Equal(t, 95.0, p.Spec.SuccessThreshold)
 		require.Equal(t, []fleet.FleetWave{{Sites: []fleet.SiteName{"plant-1"}, Percent: 10}, {Percent: 100}}, p.Spec.Waves)
@@ -143,7 +143,7 @@ func TestPutFleet(t *testing.T) {
 func TestFleetVerbs(t *testing.T) {
 	t.Parallel()
 	r, f := withFleets(t)
-	f.declared(t, "speed-up", defaultProject)
+	f.declared(t, "speed-up", fleet.DefaultProject)
 	for _, c := range api.FleetTurns() {
 		t.Run(c.Verb, func(t *testing.T) {
 			f.turns = nil
@@ -216,7 +216,7 @@ func runSeen(state fleet.FleetState) *fleets.FleetRun {
 func TestFleetReads(t *testing.T) {
 	t.Parallel()
 	r, f := withFleets(t)
-	f.declared(t, "speed-up", defaultProject)
+	f.declared(t, "speed-up", fleet.DefaultProject)
 
 	t.Run("one that was never run", func(t *testing.T) {
 		o := into[api.Object](t, r.get(speedUp))
@@ -258,7 +258,7 @@ func TestFleetReads(t *testing.T) {
 		s := into[api.FleetStatus](t, reply{body: into[api.Object](t, r.get(speedUp)).Status})
 		require.Equal(t, want, s.Message)
 		f.operations = []postgres.Operation{{
-			ID: "0123456789abcdef0123456789abcdef", Kind: fleet.OperationFleet, Fleet: "speed-up", Project: defaultProject,
+			ID: "0123456789abcdef0123456789abcdef", Kind: fleet.OperationFleet, Fleet: "speed-up", Project: fleet.DefaultProject,
 			Subject: "fleet.speed-up", State: fleet.OperationRunning, EntityRun: "run-1", CreatedAt: fleetTime, Deadline: fleetTime,
 		}}
 		require.Equal(t, want, into[api.Operation](t, r.get(fleetOpPath)).Message)

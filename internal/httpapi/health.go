@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 )
 
 // healthz says that the process serves requests, and nothing about what it depends on.
@@ -16,8 +17,8 @@ func (s *server) healthz(w http.ResponseWriter, _ *http.Request) {
 // readyz says whether a load balancer should send requests here.
 func (s *server) readyz(w http.ResponseWriter, r *http.Request) {
 	if err := s.ready(r.Context()); err != nil {
-		s.log.Warn("not ready", "err", err)
-		writeProblem(w, newProblem(fleet.Unavailable, "this server is not ready"))
+		s.Log.Warn("not ready", "err", err)
+		serve.WriteProblem(w, serve.NewProblem(fleet.Unavailable, "this server is not ready"))
 		return
 	}
 	s.healthz(w, r)

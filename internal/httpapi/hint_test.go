@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 )
 
 // X19: what to do next reaches whoever called, at every edge that answers with a problem.
@@ -65,7 +66,7 @@ func TestHintsReachTheCaller(t *testing.T) {
 	})
 
 	t.Run("what is internal, which only the log says", func(t *testing.T) {
-		p := problemFor(fleet.Errorf(fleet.Internal, "password is hunter2").WithHint("try hunter3"))
+		p := serve.ProblemFor(fleet.Errorf(fleet.Internal, "password is hunter2").WithHint("try hunter3"))
 		require.Equal(t, "the server's log says why", p.Hint)
 	})
 

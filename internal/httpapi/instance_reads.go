@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
 )
 
@@ -32,12 +33,12 @@ type logsInput struct {
 type logsOutput struct{ Body api.List[api.LogChunk] }
 
 func (s *server) mountInstanceReads() {
-	register(s, forViewers, endpoint(http.MethodGet, instancePath+"/deliveries", "list-deliveries", "The delivery history, newest first"), s.listDeliveries)
-	register(s, forViewers, endpoint(http.MethodGet, instancePath+"/logs", "get-instance-logs", "Output of the instance, oldest first"), s.readLogs)
-	op := endpoint(http.MethodGet, instancePath+"/config", "get-instance-config", "The exact bytes that are deployed; viewers see what is marked secret redacted")
-	op.Parameters = append(op.Parameters, pathParam("site"), pathParam("name"),
-		queryParam("revision", "", huma.Schema{Type: huma.TypeString, Enum: []any{"deployed", "desired"}, Default: "deployed"}))
-	s.stream(forViewers, op, s.instanceConfig)
+	serve.Register(s.Server, serve.ForViewers, serve.Endpoint(http.MethodGet, instancePath+"/deliveries", "list-deliveries", "The delivery history, newest first"), s.listDeliveries)
+	serve.Register(s.Server, serve.ForViewers, serve.Endpoint(http.MethodGet, instancePath+"/logs", "get-instance-logs", "Output of the instance, oldest first"), s.readLogs)
+	op := serve.Endpoint(http.MethodGet, instancePath+"/config", "get-instance-config", "The exact bytes that are deployed; viewers see what is marked secret redacted")
+	op.Parameters = append(op.Parameters, serve.PathParam("site"), serve.PathParam("name"),
+		serve.QueryParam("revision", "", huma.Schema{Type: huma.TypeString, Enum: []any{"deployed", "desired"}, Default: "deployed"}))
+	s.Stream(serve.ForViewers, op, s.instanceConfig)
 }
 
 func (s *server) listDeliveries(ctx context.Context, in *listDeliveriesInput) (*deliveriesOutput, error) {
@@ -138,7 +139,7 @@ func (s *server) instanceConfig(w http.ResponseWriter, r *http.Request) error {
 		return fleet.Errorf(fleet.NotFound, "instance %s has no config here", o.Name).At("revision").
 			WithHint("nothing was deployed yet, or it is being deleted; try ?revision=desired")
 	}
-	if !callOf(r.Context()).hides() || revision.Content.Kind != fleet.ContentJSON {
+	if !serve.CallOf(r.Context()).Hides() || revision.Content.Kind != fleet.ContentJSON {
 		return s.serveBody(w, r, revision.Content)
 	}
 	pointers, err := s.secretsOf(r.Context(), o, revision.Revision)
@@ -157,41 +158,8 @@ func (s *server) serveBody(w http.ResponseWriter, r *http.Request, c fleet.Conte
 	if err != nil {
 		return err
 	}
-	describe(w.Header(), c)
-	w.Header().Set("ETag", quoted(string(c.Hash)))
-	http.ServeContent(s.rolling(w, func(int) {}), r, "", time.Time{}, body)
+	serve.Describe(w.Header(), c)
+	w.Header().Set("ETag", serve.Quoted(string(c.Hash)))
+	http.ServeContent(s.Rolling(w, func(int) {}), r, "", time.Time{}, body)
 	return nil
-}
-
-// describe sets the headers that every answer with a body has.
-func describe(h http.Header, c fleet.Content) {
-	h.Set("Content-Type", "application/json")
-	if c.Kind == fleet.ContentArtifact {
-		h.Set("Content-Type", "application/octet-stream")
-	}
-	h.Set("Holdfast-Size", strconv.FormatInt(c.Size, 10))
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Content-Type-Options", "nosniff")
-}
-
-// rolling gives each write of a body its own deadline: a slow reader may take as long as it
-// needs, one that stalls is cut. sent gets the number of bytes.
-func (s *server) rolling(w http.ResponseWriter, sent func(int)) *rollingWriter {
-	return &rollingWriter{ResponseWriter: w, control: http.NewResponseController(w), now: s.now, stall: s.stall, sent: sent}
-}
-
-type rollingWriter struct {
-	http.ResponseWriter
-	control *http.ResponseController
-	now     func() time.Time
-	stall   time.Duration
-	sent    func(int)
-}
-
-func (w *rollingWriter) Write(p []byte) (int, error) {
-	// Where deadlines are not supported the connection's own limits hold.
-	_ = w.control.SetWriteDeadline(w.now().Add(w.stall))
-	n, err := w.ResponseWriter.Write(p)
-	w.sent(n)
-	return n, err
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/declare"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
 )
 
@@ -28,20 +29,20 @@ func (s *server) mountTurns() {
 		{fleet.OperationDisable, "Stop the instance; its nodes keep the config"},
 		{fleet.OperationRollback, "Release an earlier revision's content under a new number"},
 	} {
-		op := endpoint(http.MethodPost, instancePath+"/"+string(t.kind), string(t.kind)+"-instance", t.summary)
+		op := serve.Endpoint(http.MethodPost, instancePath+"/"+string(t.kind), string(t.kind)+"-instance", t.summary)
 		s.mountTurn(op, t.kind)
 		if t.kind == fleet.OperationRollback {
-			takes[api.RollbackRequest](s, op)
+			serve.Takes[api.RollbackRequest](s.Server, op)
 		} else {
-			takes[api.ActionRequest](s, op)
+			serve.Takes[api.ActionRequest](s.Server, op)
 		}
 	}
-	s.mountTurn(endpoint(http.MethodDelete, instancePath, "delete-instance", "Delete an instance from all its nodes"), fleet.OperationDelete)
+	s.mountTurn(serve.Endpoint(http.MethodDelete, instancePath, "delete-instance", "Delete an instance from all its nodes"), fleet.OperationDelete)
 }
 
 func (s *server) mountTurn(op huma.Operation, kind fleet.OperationKind) {
 	op.DefaultStatus = http.StatusAccepted
-	register(s, forOperators, op, func(ctx context.Context, in *turnInput) (*acceptedOutput, error) {
+	serve.Register(s.Server, serve.ForOperators, op, func(ctx context.Context, in *turnInput) (*acceptedOutput, error) {
 		return s.turn(ctx, kind, in)
 	})
 }
@@ -80,18 +81,18 @@ func (s *server) turn(ctx context.Context, kind fleet.OperationKind, in *turnInp
 func (s *server) readTurn(ctx context.Context, t *deliveries.InstanceTurn) (raw []byte, err error) {
 	if t.Kind == fleet.OperationRollback {
 		var in api.RollbackRequest
-		raw, err = s.readOptional(ctx, &in)
+		raw, err = s.ReadOptional(ctx, &in)
 		t.Revision, t.Reason = in.Revision, in.Reason
 	} else {
 		var in api.ActionRequest
-		raw, err = s.readOptional(ctx, &in)
+		raw, err = s.ReadOptional(ctx, &in)
 		t.Reason = in.Reason
 	}
 	if err == nil && t.Revision < 0 {
 		err = fleet.Errorf(fleet.Invalid, "invalid revision: want 1 or more").At("/revision")
 	}
 	if err == nil {
-		err = declare.CheckReason(t.Reason)
+		err = declare.CheckTexts(nil, t.Reason)
 	}
 	return raw, err
 }
@@ -110,7 +111,7 @@ func (s *server) unreleased(ctx context.Context, t deliveries.InstanceTurn) (*de
 	if err := json.Unmarshal(o.Spec, &c.Spec); err != nil {
 		return nil, fleet.Errorf(fleet.Internal, "read the spec of %s: %w", t.Key, err)
 	}
-	if c.RunJSON, c.RunHash, err = runSection(c.Spec.Run, c.Project); err != nil {
+	if c.RunJSON, c.RunHash, err = declare.RunSection(c.Spec.Run, c.Project); err != nil {
 		return nil, err
 	}
 	return c, s.resolve(ctx, c)

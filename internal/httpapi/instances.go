@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/compose"
 	"github.com/holdfast-io/holdfast/internal/declare"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
 )
@@ -44,12 +45,12 @@ type listInstancesInput struct {
 const instancePath = "/api/v1/sites/{site}/instances/{name}"
 
 func (s *server) mountInstances(fleet.DeclaredKind) {
-	put := endpoint(http.MethodPut, instancePath, "put-instance", "Declare an instance and start its delivery")
+	put := serve.Endpoint(http.MethodPut, instancePath, "put-instance", "Declare an instance and start its delivery")
 	put.DefaultStatus = http.StatusAccepted
-	register(s, forOperators, put, s.putInstance)
-	takes[api.InstancePut](s, put)
-	register(s, forViewers, endpoint(http.MethodGet, instancePath, "get-instance", "Read an instance"), s.getInstance)
-	register(s, forViewers, endpoint(http.MethodGet, "/api/v1/sites/{site}/instances", "list-instances", "List the instances of a site"), s.listInstances)
+	serve.Register(s.Server, serve.ForOperators, put, s.putInstance)
+	serve.Takes[api.InstancePut](s.Server, put)
+	serve.Register(s.Server, serve.ForViewers, serve.Endpoint(http.MethodGet, instancePath, "get-instance", "Read an instance"), s.getInstance)
+	serve.Register(s.Server, serve.ForViewers, serve.Endpoint(http.MethodGet, "/api/v1/sites/{site}/instances", "list-instances", "List the instances of a site"), s.listInstances)
 	s.mountTurns()
 	s.mountInstanceReads()
 }
@@ -72,7 +73,7 @@ func (s *server) listInstances(ctx context.Context, in *listInstancesInput) (*ob
 		return nil, err
 	}
 	out, err := s.listObjects(ctx, fleet.InstanceKey(fleet.SiteName(in.Site), ""), in.ListParams, s.instanceStatuses)
-	if err == nil && len(out.Body.Items) == 0 && !callOf(ctx).uses(site.Project) {
+	if err == nil && len(out.Body.Items) == 0 && !serve.CallOf(ctx).Uses(site.Project) {
 		return nil, fleet.NoObject(key) // a site that the caller may not use, and has nothing at
 	}
 	return out, err
@@ -83,7 +84,7 @@ func (s *server) putInstance(ctx context.Context, in *putInstanceInput) (out *ac
 	if err != nil {
 		return nil, err
 	}
-	err = s.withBody(ctx, s.limits.MaxBytes+envelopeRoom, func(raw []byte) error {
+	err = s.WithBody(ctx, s.Largest, func(raw []byte) error {
 		change, err := s.changeFrom(ctx, key, in, raw)
 		if err != nil {
 			return err
@@ -104,10 +105,7 @@ func (s *server) changeFrom(ctx context.Context, key fleet.ObjectKey, in *putIns
 	c := deliveries.InstanceChange{Release: in.Deploy}
 	put := api.InstancePut{Project: in.Project}
 	var doc declare.Documents
-	if err := envelope(raw, map[string]*[]byte{"config": &doc.Config, "overrides": &doc.Overrides}, &put); err != nil {
-		return c, err
-	}
-	if err := fleet.ValidateLabels("/labels", put.Labels); err != nil {
+	if err := serve.Envelope(raw, map[string]*[]byte{"config": &doc.Config, "overrides": &doc.Overrides}, &put); err != nil {
 		return c, err
 	}
 	site, err := s.siteFor(ctx, key)
@@ -124,7 +122,7 @@ func (s *server) changeFrom(ctx context.Context, key fleet.ObjectKey, in *putIns
 	if c.Spec, err = declare.Instance(put, doc, site); err != nil {
 		return c, err
 	}
-	if c.RunJSON, c.RunHash, err = runSection(c.Spec.Run, c.Project); err != nil {
+	if c.RunJSON, c.RunHash, err = declare.RunSection(c.Spec.Run, c.Project); err != nil {
 		return c, err
 	}
 	return c, s.fillContent(ctx, &c, doc)
@@ -185,7 +183,7 @@ func (s *server) resolve(ctx context.Context, c *deliveries.InstanceChange) erro
 func (s *server) siteFor(ctx context.Context, key fleet.ObjectKey) (fleet.SiteSpec, error) {
 	var spec fleet.SiteSpec
 	o, err := s.store.GetObject(ctx, fleet.ObjectKey{Kind: fleet.KindSite, Name: key.Scope})
-	if fleet.KindOf(err) == fleet.NotFound || err == nil && !callOf(ctx).uses(o.Project) {
+	if fleet.KindOf(err) == fleet.NotFound || err == nil && !serve.CallOf(ctx).Uses(o.Project) {
 		return spec, fleet.Errorf(fleet.NotFound, "site %s not found", key.Scope).At("site").
 			WithHint("declare it first: PUT /api/v1/sites/" + key.Scope)
 	}
@@ -193,24 +191,6 @@ func (s *server) siteFor(ctx context.Context, key fleet.ObjectKey) (fleet.SiteSp
 		return spec, err
 	}
 	return spec, json.Unmarshal(o.Spec, &spec)
-}
-
-// maxRun is what a node reads of a run section.
-const maxRun = 64 << 10
-
-// runSection is a run section in the form that its hash is of.
-func runSection(run *fleet.Run, project fleet.ProjectName) (json.RawMessage, fleet.Hash, error) {
-	if run == nil {
-		return nil, "", nil
-	}
-	text, err := json.Marshal(fleet.RunSection{Run: *run, Project: project})
-	if err != nil {
-		return nil, "", fleet.Errorf(fleet.Invalid, "cannot encode the run section: %w", err).At("/run")
-	}
-	if text, err = compose.Canonical(text, compose.Limits{MaxBytes: maxRun}); err != nil {
-		return nil, "", fleet.Errorf(fleet.Invalid, "invalid run section: %w", err).At("/run")
-	}
-	return text, compose.HashOf(text), nil
 }
 
 // startedOutput answers a change of an instance, and wakes the entity when it has work.

@@ -5,95 +5,36 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/declare"
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 )
 
-// kindPart is what the API does for one kind of declared objects. A plain kind needs only writers and read: its spec
-// is made from the body of a PUT alone, compared, written and removed without a look at other objects.
+// kindPart is what the API does for one kind of declared objects, beside its part of a plan (internal/httpapi/plans).
 type kindPart struct {
 	// mount mounts the paths of the kind, beside those that mountKind makes for each kind that is not of a site.
 	mount func(s *server, k fleet.DeclaredKind)
 	// status makes the statuses of a page of objects; nil shows none. detail is for one object, where that says more.
 	status, detail func(s *server, ctx context.Context, of []fleet.Object) ([]any, error)
-	// writers may declare and delete the objects of the kind.
-	writers access
-	// read takes the spec of a manifest in, as far as it can be checked without the region's other objects.
-	read func(p *planned, spec []byte) error
-	// decide completes the spec by other objects and plans what an apply does; nil plans planned.plain.
-	decide func(p *planner, ctx context.Context, o *planned) error
-	// write and remove carry out what was planned; nil declares planned.plain, and deletes what is unused.
-	write  func(a *applying, ctx context.Context, o *planned, w postgres.Write) (*acceptedOutput, error)
-	remove func(a *applying, ctx context.Context, w postgres.Write) (*acceptedOutput, error)
-	// unreferred: no object refers to one of the kind, so an apply writes many at the same time.
-	unreferred bool
+	// own: the kind mounts its reads and its deletion itself.
+	own bool
 }
 
 // kindParts has a row for each kind of fleet.DeclaredKinds.
 func kindParts() map[fleet.ObjectKind]kindPart {
 	return map[fleet.ObjectKind]kindPart{
-		fleet.KindProject: {writers: forAdmins, mount: (*server).mountProjects, read: (*planned).readProject},
-		fleet.KindSite: {
-			writers: forAdmins, mount: mountPlain("Declare a site and its nodes", siteOf), status: (*server).siteStatuses,
-			read: readPlain(siteOf), decide: (*planner).decideSite,
-		},
-		fleet.KindPool: {writers: forAdmins, mount: mountPlain("Declare a pool of nodes", poolOf), read: readPlain(poolOf)},
-		fleet.KindTemplate: {
-			writers: forOperators, mount: (*server).mountTemplates, read: (*planned).readTemplate, decide: (*planner).decideTemplate,
-			write: (*applying).putTemplateOf,
-		},
-		fleet.KindInstance: {
-			writers: forOperators, mount: (*server).mountInstances, read: (*planned).readInstance, decide: (*planner).decideInstance,
-			write: (*applying).putInstanceOf, remove: (*applying).removeInstance, unreferred: true,
-		},
-		fleet.KindDeployment: {
-			writers: forOperators, mount: (*server).mountDeployments, read: (*planned).readDeployment, decide: (*planner).decideDeployment,
-			write: (*applying).putDeploymentOf, remove: (*applying).removeDeployment, unreferred: true,
-		},
-		fleet.KindFleet: {
-			writers: forOperators, mount: (*server).mountFleets, status: (*server).fleetStatuses, detail: (*server).fleetDetail,
-			read: (*planned).readFleet, decide: (*planner).decideFleet, write: (*applying).putFleetOf,
-		},
+		fleet.KindProject:    {mount: (*server).mountProjects},
+		fleet.KindSite:       {mount: mountPlain("Declare a site and its nodes", declare.PlainSite), status: (*server).siteStatuses},
+		fleet.KindPool:       {mount: mountPlain("Declare a pool of nodes", declare.PlainPool)},
+		fleet.KindTemplate:   {mount: (*server).mountTemplates},
+		fleet.KindInstance:   {mount: (*server).mountInstances, own: true},
+		fleet.KindDeployment: {mount: (*server).mountDeployments, own: true},
+		fleet.KindFleet:      {mount: (*server).mountFleets, status: (*server).fleetStatuses, detail: (*server).fleetDetail},
 	}
-}
-
-// declaration is what the body of a PUT of a plain kind says.
-type declaration struct {
-	project string
-	labels  map[string]string
-	spec    any
 }
 
 // declarer makes the checked declaration of a body. Its errors name places in the body.
-type declarer[P any] func(P) (declaration, error)
-
-func siteOf(put api.SitePut) (declaration, error) {
-	spec, err := declare.Site(put)
-	return declaration{put.Project, put.Labels, spec}, err
-}
-
-func poolOf(put api.PoolPut) (declaration, error) {
-	spec, err := declare.Pool(put)
-	return declaration{put.Project, put.Labels, spec}, err
-}
-
-// readPlain reads the spec of a manifest of a plain kind.
-func readPlain[P any](of declarer[P]) func(*planned, []byte) error {
-	return func(p *planned, spec []byte) error {
-		var put P
-		if err := decode(spec, &put); err != nil {
-			return err
-		}
-		d, err := of(put)
-		if beside := besideSpec(d.project, d.labels); beside != nil {
-			return beside
-		}
-		p.plain = d.spec
-		return err
-	}
-}
+type declarer[P any] func(P) (declare.Plain, error)
 
 type putPlainInput struct {
 	NameParam
@@ -105,11 +46,11 @@ type putPlainInput struct {
 // mountPlain mounts the PUT of a plain kind.
 func mountPlain[P any](summary string, of declarer[P]) func(*server, fleet.DeclaredKind) {
 	return func(s *server, k fleet.DeclaredKind) {
-		op := endpoint(http.MethodPut, "/api/v1/"+k.Plural+"/{name}", "put-"+string(k.Kind), summary)
-		register(s, s.kinds[k.Kind].writers, op, func(ctx context.Context, in *putPlainInput) (*acceptedOutput, error) {
+		op := serve.Endpoint(http.MethodPut, "/api/v1/"+k.Plural+"/{name}", "put-"+string(k.Kind), summary)
+		serve.Register(s.Server, s.plans.Kinds[k.Kind].Writers, op, func(ctx context.Context, in *putPlainInput) (*acceptedOutput, error) {
 			return putPlain(ctx, s, k.Kind, in, of)
 		})
-		takes[P](s, op)
+		serve.Takes[P](s.Server, op)
 	}
 }
 
@@ -120,7 +61,7 @@ func putPlain[P any](
 		return nil, err
 	}
 	var put P
-	raw, err := s.readJSON(ctx, &put)
+	raw, err := s.ReadJSON(ctx, &put)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +69,7 @@ func putPlain[P any](
 	if err != nil {
 		return nil, err
 	}
-	if err := fleet.ValidateLabels("/labels", d.labels); err != nil {
+	if err := fleet.ValidateLabels("/labels", d.Labels); err != nil {
 		return nil, err
 	}
 	w, err := s.write(ctx, fleet.ObjectKey{Kind: kind, Name: in.Name}, in.MutationParams, raw)
@@ -138,16 +79,16 @@ func putPlain[P any](
 	if err := in.bind(&w); err != nil {
 		return nil, err
 	}
-	if w.Project, err = s.projectOf(ctx, cmp.Or(d.project, in.Project)); err != nil {
+	if w.Project, err = s.projectOf(ctx, cmp.Or(d.Project, in.Project)); err != nil {
 		return nil, err
 	}
-	for _, r := range fleet.ReferencesOf(d.spec) {
+	for _, r := range fleet.ReferencesOf(d.Spec) {
 		if err := s.usable(ctx, r); err != nil {
 			return nil, err
 		}
 	}
-	w.Labels = d.labels
-	written, err := s.store.Declare(ctx, w, d.spec)
+	w.Labels = d.Labels
+	written, err := s.store.Declare(ctx, w, d.Spec)
 	if err != nil {
 		return nil, err
 	}

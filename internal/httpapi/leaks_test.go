@@ -84,7 +84,7 @@ func TestHiddenIsMissing(t *testing.T) {
 	t.Run("at each path", func(t *testing.T) {
 		bodies := map[string]string{"scale-deployment": `{"replicas":1}`, "drain-node": `{"deadlineSeconds":10}`, "approve-orphans": `{"replicas":["0123456789ab"]}`}
 		seen := 0
-		for template, item := range r.server.api.OpenAPI().Paths {
+		for template, item := range r.server.Document().Paths {
 			if !strings.Contains(template, "{") {
 				continue
 			}
@@ -225,7 +225,7 @@ func TestYAMLBombIsRefused(t *testing.T) {
 	for i := range 20 {
 		text += fmt.Sprintf("a%d: &a%d [%s]\n", i+1, i+1, strings.Repeat(fmt.Sprintf("*a%d, ", i), 10))
 	}
-	a := r.call(r.operator, http.MethodPost, "/api/v1/plan", text, "Content-Type", mediaYAML)
+	a := r.call(r.operator, http.MethodPost, "/api/v1/plan", text, "Content-Type", "application/yaml")
 	require.Equal(t, http.StatusBadRequest, a.status, string(a.body))
 	require.Contains(t, string(a.body), "aliases")
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/internal/postgres/modules"
 )
@@ -47,13 +48,13 @@ type executeOutput struct {
 const modulePath = "/api/v1/modules/{module}"
 
 func (s *server) mountModules() {
-	register(s, forViewers, endpoint(http.MethodGet, "/api/v1/modules", "list-modules", "List what providers offer"), s.listModules)
-	register(s, forViewers, endpoint(http.MethodGet, modulePath, "get-module", "Read what is offered under one name"), s.getModule)
-	execute := endpoint(http.MethodPost, modulePath+"/execute", "execute-module", "Run a module with the JSON of the body")
-	register(s, forOperators, execute, s.execute)
-	takes[any](s, execute)
-	output := endpoint(http.MethodGet, "/api/v1/operations/{id}/output", "get-operation-output", "Read what a durable execution answered")
-	register(s, forOperators, output, s.executionOutput)
+	serve.Register(s.Server, serve.ForViewers, serve.Endpoint(http.MethodGet, "/api/v1/modules", "list-modules", "List what providers offer"), s.listModules)
+	serve.Register(s.Server, serve.ForViewers, serve.Endpoint(http.MethodGet, modulePath, "get-module", "Read what is offered under one name"), s.getModule)
+	execute := serve.Endpoint(http.MethodPost, modulePath+"/execute", "execute-module", "Run a module with the JSON of the body")
+	serve.Register(s.Server, serve.ForOperators, execute, s.execute)
+	serve.Takes[any](s.Server, execute)
+	output := serve.Endpoint(http.MethodGet, "/api/v1/operations/{id}/output", "get-operation-output", "Read what a durable execution answered")
+	serve.Register(s.Server, serve.ForOperators, output, s.executionOutput)
 }
 
 func (s *server) listModules(ctx context.Context, in *listModulesInput) (*modulesOutput, error) {
@@ -130,7 +131,7 @@ func (s *server) execute(ctx context.Context, in *executeInput) (out *executeOut
 		return nil, fleet.Errorf(fleet.Unavailable, "this server runs no modules")
 	}
 	if in.DryRun || in.Durable {
-		err = s.withBody(ctx, fleet.MaxDirectInput, func(raw []byte) error {
+		err = s.WithBody(ctx, fleet.MaxDirectInput, func(raw []byte) error {
 			out, err = s.executeLater(ctx, in, ref, inputOf(raw))
 			return err
 		})
@@ -142,7 +143,7 @@ func (s *server) execute(ctx context.Context, in *executeInput) (out *executeOut
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	err = s.withBody(ctx, fleet.MaxDirectInput, func(raw []byte) error {
+	err = s.WithBody(ctx, fleet.MaxDirectInput, func(raw []byte) error {
 		out, err = s.executeNow(ctx, in, ref, raw)
 		return err
 	})
@@ -161,12 +162,12 @@ func inputOf(raw []byte) []byte {
 // answered from the first, or asked again under its id.
 func (s *server) executeNow(ctx context.Context, in *executeInput, ref fleet.ModuleRef, raw []byte) (*executeOutput, error) {
 	e := fleet.Execution{Module: ref, Input: inputOf(raw)}
-	keyed := modules.DirectExecution{Module: ref, Input: e.Input, Actor: callOf(ctx).actor}
+	keyed := modules.DirectExecution{Module: ref, Input: e.Input, Actor: serve.CallOf(ctx).Actor}
 	var err error
 	if in.IdempotencyKey == "" {
 		e.ID, err = postgres.NewID()
 	} else {
-		keyed.Idempotency = postgres.Idempotency{Key: in.IdempotencyKey, Hash: requestHash(callOf(ctx).r, raw)}
+		keyed.Idempotency = postgres.Idempotency{Key: in.IdempotencyKey, Hash: serve.RequestHash(serve.CallOf(ctx).Request, raw)}
 		var output []byte
 		if e.ID, output, err = s.store.ClaimExecution(ctx, keyed); err == nil && output != nil {
 			return answeredWith(output), nil
@@ -181,7 +182,7 @@ func (s *server) executeNow(ctx context.Context, in *executeInput, ref fleet.Mod
 	}
 	if in.IdempotencyKey != "" {
 		if err := s.store.KeepExecution(context.WithoutCancel(ctx), keyed, e.ID, answer.Output); err != nil {
-			s.log.Warn("the result was not stored; a repeat of this execution runs it again", "execution", e.ID, "err", err)
+			s.Log.Warn("the result was not stored; a repeat of this execution runs it again", "execution", e.ID, "err", err)
 		}
 	}
 	return answeredWith(answer.Output), nil
@@ -207,7 +208,7 @@ func (s *server) executeLater(ctx context.Context, in *executeInput, ref fleet.M
 	if err != nil {
 		return nil, err
 	}
-	ask.Project = cmp.Or(ask.Project, defaultProject)
+	ask.Project = cmp.Or(ask.Project, fleet.DefaultProject)
 	op, err := s.store.AskExecution(ctx, modules.ExecutionRequest{Request: ask, Module: ref, Input: input})
 	if err != nil {
 		return nil, err

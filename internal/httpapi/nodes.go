@@ -6,6 +6,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
 )
 
@@ -19,13 +20,13 @@ type nodesOutput struct{ Body api.List[api.Node] }
 type nodeOutput struct{ Body api.Node }
 
 func (s *server) mountNodes() {
-	register(s, forViewers, endpoint(http.MethodGet, "/api/v1/nodes", "list-nodes", "List the nodes of all sites"), s.listNodes)
-	register(s, forViewers, endpoint(http.MethodGet, "/api/v1/nodes/{name}", "get-node", "Read a node"), s.getNode)
-	revoke := endpoint(http.MethodPost, "/api/v1/nodes/{name}/revoke", "revoke-node", "Take a node's key back")
-	register(s, forAdmins, revoke, s.revokeNode)
-	rotate := endpoint(http.MethodPost, "/api/v1/nodes/{name}/rotate-key", "rotate-node-key", "Have a node change its key")
+	serve.Register(s.Server, serve.ForViewers, serve.Endpoint(http.MethodGet, "/api/v1/nodes", "list-nodes", "List the nodes of all sites"), s.listNodes)
+	serve.Register(s.Server, serve.ForViewers, serve.Endpoint(http.MethodGet, "/api/v1/nodes/{name}", "get-node", "Read a node"), s.getNode)
+	revoke := serve.Endpoint(http.MethodPost, "/api/v1/nodes/{name}/revoke", "revoke-node", "Take a node's key back")
+	serve.Register(s.Server, serve.ForAdmins, revoke, s.revokeNode)
+	rotate := serve.Endpoint(http.MethodPost, "/api/v1/nodes/{name}/rotate-key", "rotate-node-key", "Have a node change its key")
 	rotate.DefaultStatus = http.StatusAccepted
-	register(s, forAdmins, rotate, s.rotateKey)
+	serve.Register(s.Server, serve.ForAdmins, rotate, s.rotateKey)
 }
 
 type revokeNodeInput struct {
@@ -43,7 +44,7 @@ func (s *server) revokeNode(ctx context.Context, in *revokeNodeInput) (*nodeOutp
 		if err := s.store.RevokeNode(ctx, n.Name); err != nil {
 			return nil, err
 		}
-		s.log.Info("node revoked", "node", n.Name, "by", callOf(ctx).actor)
+		s.Log.Info("node revoked", "node", n.Name, "by", serve.CallOf(ctx).Actor)
 		if n, site, err = s.visibleNode(ctx, in.Name); err != nil {
 			return nil, err
 		}
@@ -116,7 +117,7 @@ func (s *server) visibleNode(ctx context.Context, name string) (nodes.Node, site
 	if err != nil {
 		return nodes.Node{}, siteSeen{}, err
 	}
-	sites := sitesSeen{s: s, project: callOf(ctx).project, known: map[fleet.SiteName]siteSeen{}}
+	sites := sitesSeen{s: s, project: serve.CallOf(ctx).Project, known: map[fleet.SiteName]siteSeen{}}
 	site, err := sites.get(ctx, rows[0].Site)
 	if err == nil && !site.visible {
 		err = missing

@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
@@ -46,7 +47,7 @@ type statusOf func(ctx context.Context, of []fleet.Object) ([]any, error)
 func (s *server) mountObjects() {
 	for _, k := range s.declared {
 		part := s.kinds[k.Kind]
-		if part.remove == nil { // its objects are read and deleted like any other declaration
+		if !part.own {
 			s.mountKind(k, part)
 		}
 		if part.mount != nil {
@@ -61,15 +62,15 @@ func (s *server) mountKind(k fleet.DeclaredKind, part kindPart) {
 	if one == nil {
 		one = list
 	}
-	register(s, forViewers, endpoint(http.MethodGet, path, "list-"+k.Plural, "List "+k.Plural),
+	serve.Register(s.Server, serve.ForViewers, serve.Endpoint(http.MethodGet, path, "list-"+k.Plural, "List "+k.Plural),
 		func(ctx context.Context, in *listInput) (*objectsOutput, error) {
 			return s.listObjects(ctx, fleet.ObjectKey{Kind: k.Kind}, in.ListParams, list)
 		})
-	register(s, forViewers, endpoint(http.MethodGet, path+"/{name}", "get-"+string(k.Kind), "Read a "+string(k.Kind)),
+	serve.Register(s.Server, serve.ForViewers, serve.Endpoint(http.MethodGet, path+"/{name}", "get-"+string(k.Kind), "Read a "+string(k.Kind)),
 		func(ctx context.Context, in *getInput) (*objectOutput, error) {
 			return s.getObject(ctx, fleet.ObjectKey{Kind: k.Kind, Name: in.Name}, one)
 		})
-	register(s, part.writers, endpoint(http.MethodDelete, path+"/{name}", "delete-"+string(k.Kind), "Delete a "+string(k.Kind)),
+	serve.Register(s.Server, s.plans.Kinds[k.Kind].Writers, serve.Endpoint(http.MethodDelete, path+"/{name}", "delete-"+string(k.Kind), "Delete a "+string(k.Kind)),
 		func(ctx context.Context, in *deleteInput) (*acceptedOutput, error) {
 			return s.deleteDeclared(ctx, fleet.ObjectKey{Kind: k.Kind, Name: in.Name}, in.MutationParams)
 		})
@@ -88,7 +89,7 @@ func (s *server) visible(ctx context.Context, key fleet.ObjectKey) (fleet.Object
 		return fleet.Object{}, err
 	}
 	o, err := s.store.GetObject(ctx, key)
-	if err == nil && !callOf(ctx).sees(o.Project) {
+	if err == nil && !serve.CallOf(ctx).Sees(o.Project) {
 		return fleet.Object{}, fleet.NoObject(key)
 	}
 	return o, err
@@ -133,7 +134,7 @@ func (s *server) deleteDeclared(ctx context.Context, key fleet.ObjectKey, m Muta
 		return nil, err
 	}
 	// A repeat of a request that succeeded finds no object, and is the store's to answer.
-	if _, err := s.visible(ctx, key); err != nil && (m.IdempotencyKey == "" || callOf(ctx).project != "") {
+	if _, err := s.visible(ctx, key); err != nil && (m.IdempotencyKey == "" || serve.CallOf(ctx).Project != "") {
 		return nil, err
 	}
 	written, err := s.store.DeleteDeclared(ctx, w)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
 )
@@ -41,32 +42,21 @@ type cancelInput struct {
 }
 
 func (s *server) mountOperations() {
-	register(s, forViewers, endpoint(http.MethodGet, "/api/v1/operations", "list-operations", "List operations, newest first"), s.listOperations)
-	register(s, forViewers, endpoint(http.MethodGet, "/api/v1/operations/{id}", "get-operation", "Read an operation, or wait for its end"), s.getOperation)
-	cancel := endpoint(http.MethodPost, "/api/v1/operations/{id}/cancel", "cancel-operation", "Ask for the end of an operation; it may still end otherwise")
+	serve.Register(s.Server, serve.ForViewers, serve.Endpoint(http.MethodGet, "/api/v1/operations", "list-operations", "List operations, newest first"), s.listOperations)
+	serve.Register(s.Server, serve.ForViewers, serve.Endpoint(http.MethodGet, "/api/v1/operations/{id}", "get-operation", "Read an operation, or wait for its end"), s.getOperation)
+	cancel := serve.Endpoint(http.MethodPost, "/api/v1/operations/{id}/cancel", "cancel-operation", "Ask for the end of an operation; it may still end otherwise")
 	cancel.DefaultStatus = http.StatusAccepted
-	register(s, forOperators, cancel, s.cancelOperation)
+	serve.Register(s.Server, serve.ForOperators, cancel, s.cancelOperation)
 }
 
 func (s *server) getOperation(ctx context.Context, in *getOperationInput) (*operationOutput, error) {
-	wait, _ := waitOf(in.Wait) // checked by its format
+	wait, _ := serve.WaitOf(in.Wait) // checked by its format
 	op, err := s.awaitOperation(ctx, in.ID, wait)
 	if err != nil {
 		return nil, err
 	}
 	view, err := s.fullOperation(ctx, op)
 	return &operationOutput{Body: view}, err
-}
-
-const maxWait = time.Minute
-
-// waitOf reads how long to wait; an empty text is not at all.
-func waitOf(text string) (wait time.Duration, ok bool) {
-	if text == "" {
-		return 0, true
-	}
-	wait, err := time.ParseDuration(text)
-	return wait, err == nil && wait >= 0 && wait <= maxWait
 }
 
 // pollOperation is how often a wait looks by itself: announcements may be lost.
@@ -77,7 +67,7 @@ func (s *server) awaitOperation(ctx context.Context, id string, wait time.Durati
 	if err != nil || op.State.Ended() || wait == 0 {
 		return op, err
 	}
-	ctx, end, err := s.waits.begin(ctx, callOf(ctx).hash)
+	ctx, end, err := s.waits.begin(ctx, serve.CallOf(ctx).Hash)
 	if err != nil {
 		return op, err
 	}
@@ -111,7 +101,7 @@ func (s *server) operation(ctx context.Context, id string) (postgres.Operation, 
 		return postgres.Operation{}, missing
 	}
 	op, err := s.store.GetOperation(ctx, fleet.OperationID(id))
-	if fleet.KindOf(err) == fleet.NotFound || err == nil && !callOf(ctx).sees(op.Project) {
+	if fleet.KindOf(err) == fleet.NotFound || err == nil && !serve.CallOf(ctx).Sees(op.Project) {
 		return postgres.Operation{}, missing
 	}
 	return op, err

@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/declare"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres/reconcile"
 )
 
@@ -21,12 +22,12 @@ type listOrphansInput struct {
 type orphansOutput struct{ Body api.List[api.Orphan] }
 
 func (s *server) mountOrphans() {
-	list := endpoint(http.MethodGet, "/api/v1/nodes/{name}/orphans", "list-orphans", "List what a node has without a declaration, for an operator to decide on")
-	register(s, forViewers, list, s.listOrphans)
-	approve := endpoint(http.MethodPost, "/api/v1/nodes/{name}/orphans/approve", "approve-orphans", "Let a node drop orphans as it holds them now")
+	list := serve.Endpoint(http.MethodGet, "/api/v1/nodes/{name}/orphans", "list-orphans", "List what a node has without a declaration, for an operator to decide on")
+	serve.Register(s.Server, serve.ForViewers, list, s.listOrphans)
+	approve := serve.Endpoint(http.MethodPost, "/api/v1/nodes/{name}/orphans/approve", "approve-orphans", "Let a node drop orphans as it holds them now")
 	approve.DefaultStatus = http.StatusAccepted
-	register(s, forAdminsOfAny, approve, s.approveOrphans)
-	takes[api.OrphanApproval](s, approve)
+	serve.Register(s.Server, serve.ForAdminsOfAny, approve, s.approveOrphans)
+	serve.Takes[api.OrphanApproval](s.Server, approve)
 }
 
 func (s *server) listOrphans(ctx context.Context, in *listOrphansInput) (*orphansOutput, error) {
@@ -38,7 +39,7 @@ func (s *server) listOrphans(ctx context.Context, in *listOrphansInput) (*orphan
 	if err != nil {
 		return nil, err
 	}
-	rows, err := s.store.ListOrphans(ctx, reconcile.OrphanFilter{Node: n.Name, Project: callOf(ctx).project}, after, in.Limit+1)
+	rows, err := s.store.ListOrphans(ctx, reconcile.OrphanFilter{Node: n.Name, Project: serve.CallOf(ctx).Project}, after, in.Limit+1)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +62,7 @@ func (s *server) approveOrphans(ctx context.Context, in *askReconcileInput) (*ac
 		return nil, err
 	}
 	var put api.OrphanApproval
-	raw, err := s.readJSON(ctx, &put)
+	raw, err := s.ReadJSON(ctx, &put)
 	if err != nil {
 		return nil, err
 	}
@@ -69,8 +70,8 @@ func (s *server) approveOrphans(ctx context.Context, in *askReconcileInput) (*ac
 	if err != nil {
 		return nil, err
 	}
-	if c := callOf(ctx); c.project != "" && len(req.Instances) > 0 {
-		return nil, c.bound()
+	if c := serve.CallOf(ctx); c.Project != "" && len(req.Instances) > 0 {
+		return nil, c.Bound()
 	}
 	if req.Request, err = s.ask(ctx, in.AskParams, raw, s.limit); err != nil {
 		return nil, err
@@ -93,7 +94,7 @@ func wantedApproval(a api.OrphanApproval) (reconcile.OrphanApproval, error) {
 		return out, fleet.Errorf(fleet.Invalid, "give either names or all").At("/").
 			WithHint(`send {"instances": ["NAME"], "replicas": ["ID"]} or {"all": true}`)
 	}
-	if err := declare.CheckReason(a.Reason); err != nil || a.All {
+	if err := declare.CheckTexts(nil, a.Reason); err != nil || a.All {
 		return out, err
 	}
 	if n := len(a.Replicas); n > fleet.MaxReportedReplicas {
@@ -112,5 +113,5 @@ func wantedApproval(a api.OrphanApproval) (reconcile.OrphanApproval, error) {
 	if len(out.Instances) == 0 {
 		return out, nil
 	}
-	return out, checkNames(len(out.Instances), func(i int) fleet.InstanceName { return out.Instances[i] })
+	return out, serve.CheckNames(len(out.Instances), func(i int) fleet.InstanceName { return out.Instances[i] })
 }

@@ -32,7 +32,7 @@ func TestNodeOwed(t *testing.T) {
 			{Instance: "press-7", Version: fleet.Version{Era: 1, Revision: held}}, {Instance: "never-known", Version: fleet.Version{Era: 1, Revision: 1}},
 		}})
 		require.Equal(t, http.StatusOK, a.status, string(a.body))
-		return into[ticketsAnswer](t, a).Commands
+		return into[gotTickets](t, a).Commands
 	}
 	require.Empty(t, ask(1))
 
@@ -47,7 +47,7 @@ func TestNodeOwed(t *testing.T) {
 	body := r.call(token, http.MethodGet, "/api/internal/deployments/"+got[0].DeploymentID+"/config", nil)
 	require.Equal(t, http.StatusOK, body.status, "its content can be fetched by it")
 	require.Empty(t, ask(2), "what the node has, it is not told")
-	again := into[ticketsAnswer](t, r.asNode(key, "owed", map[string]any{"again": true, "instances": []fleet.Extra{
+	again := into[gotTickets](t, r.asNode(key, "owed", map[string]any{"again": true, "instances": []fleet.Extra{
 		{Instance: "press-7", Version: fleet.Version{Era: 1, Revision: 1}},
 	}})).Commands
 	require.Equal(t, []any{int64(2), "", ""}, []any{again[0].Revision.Version.Revision, again[0].FetchToken, again[0].DeploymentID}, "it holds it back already")

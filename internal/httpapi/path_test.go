@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/compose"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 )
 
 const pressConfig = `{"b": 1, "a": [1, 2.50, "ü"]}`
@@ -38,7 +39,7 @@ func TestAPathFromSiteToConfig(t *testing.T) {
 	require.Equal(t, http.StatusAccepted, put.status, string(put.body))
 	accepted := into[api.Accepted](t, put)
 	require.Equal(t, "/api/v1/operations/"+accepted.Operation.ID, put.header.Get("Location"))
-	require.Equal(t, quoted(accepted.Object.ResourceVersion), put.header.Get("ETag"))
+	require.Equal(t, serve.Quoted(accepted.Object.ResourceVersion), put.header.Get("ETag"))
 	require.Equal(t, fleet.OperationRunning, accepted.Operation.State)
 	waiting := into[api.Operation](t, r.get(put.header.Get("Location")))
 	require.Equal(t, "queued", waiting.Reason)
@@ -50,7 +51,7 @@ func TestAPathFromSiteToConfig(t *testing.T) {
 	config := r.call(f.token, http.MethodGet, f.path+"/config", nil)
 	require.Equal(t, http.StatusOK, config.status)
 	require.Equal(t, `{"a":[1,2.5,"ü"],"b":1}`, string(config.body))
-	require.Equal(t, quoted(string(compose.HashOf(config.body))), config.header.Get("ETag"))
+	require.Equal(t, serve.Quoted(string(compose.HashOf(config.body))), config.header.Get("ETag"))
 	run := r.call(f.token, http.MethodGet, f.path+"/run", nil)
 	require.Equal(t, `{"command":["/bin/press"],"project":"default","stopSeconds":0.5}`, string(run.body))
 

@@ -8,7 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/compose"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 )
 
 const fleetManifest = `{"kind":"Fleet","name":"speed-up","spec":{"change":{"template":"press","patch":{"b":1.0}},"errorThreshold":5}}`
@@ -31,7 +33,7 @@ func TestPlanOfFleetChanges(t *testing.T) {
 		put := f.puts[0]
 		require.True(t, put.Start)
 		require.EqualValues(t, 1, put.Spec.Change.TemplateGeneration)
-		require.Equal(t, contentOfText([]byte(`{"b":1}`)), *put.Spec.Change.Patch)
+		require.Equal(t, compose.ContentOf([]byte(`{"b":1}`)), *put.Spec.Change.Patch)
 		_, err := r.store.OpenBody(t.Context(), put.Spec.Change.Patch.Hash)
 		require.NoError(t, err)
 	})
@@ -86,6 +88,6 @@ func TestPlanOfFleetChanges(t *testing.T) {
 	t.Run("is for operators", func(t *testing.T) {
 		order := fleet.DeclaredKinds()
 		require.Equal(t, fleet.KindFleet, order[len(order)-1].Kind)
-		require.Equal(t, forOperators, kindParts()[fleet.KindFleet].writers)
+		require.Equal(t, serve.ForOperators, r.server.plans.Kinds[fleet.KindFleet].Writers)
 	})
 }

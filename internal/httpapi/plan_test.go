@@ -327,7 +327,7 @@ func TestPlanIsBounded(t *testing.T) {
 	a = small.call(small.operator, http.MethodPost, planPath, many("", instanceManifest("press-7", config(1))+strings.Repeat(" ", 3<<20)))
 	require.Equal(t, http.StatusRequestEntityTooLarge, a.status)
 	require.Contains(t, a.problem(t).Hint, "in parts")
-	a = r.call(r.operator, http.MethodPost, planPath, many("", strings.Repeat("1,", maxPlanned)+"1"))
+	a = r.call(r.operator, http.MethodPost, planPath, many("", strings.Repeat("1,", 50_000)+"1"))
 	require.Equal(t, http.StatusRequestEntityTooLarge, a.status)
 	require.Equal(t, "/objects", a.problem(t).Field)
 }
@@ -348,7 +348,7 @@ func TestPlanOfYAML(t *testing.T) {
 	aliases := "kind: Template\nname: t\nspec:\n  base:\n    a: &a [" + strings.Repeat("x,", sized.Many(500_000)) + "x]\n    b: [" + strings.Repeat("*a,", 100) + "*a]\n"
 	a = r.call(r.admin, http.MethodPost, planPath, aliases, "Content-Type", "application/yaml")
 	require.Contains(t, []int{http.StatusBadRequest, http.StatusRequestEntityTooLarge}, a.status)
-	a = r.call(r.admin, http.MethodPost, planPath, strings.Repeat("#", maxYAML+1), "Content-Type", "application/yaml")
+	a = r.call(r.admin, http.MethodPost, planPath, strings.Repeat("#", 8<<20+1), "Content-Type", "application/yaml")
 	require.Equal(t, http.StatusRequestEntityTooLarge, a.status)
 	require.Zero(t, r.rows()["objects"])
 }

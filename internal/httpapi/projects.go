@@ -6,6 +6,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 )
 
 type putProjectInput struct {
@@ -14,9 +15,9 @@ type putProjectInput struct {
 }
 
 func (s *server) mountProjects(fleet.DeclaredKind) {
-	op := endpoint(http.MethodPut, "/api/v1/projects/{name}", "put-project", "Declare a project")
-	register(s, forAdmins, op, s.putProject)
-	takes[api.ProjectPut](s, op)
+	op := serve.Endpoint(http.MethodPut, "/api/v1/projects/{name}", "put-project", "Declare a project")
+	serve.Register(s.Server, serve.ForAdmins, op, s.putProject)
+	serve.Takes[api.ProjectPut](s.Server, op)
 }
 
 func (s *server) putProject(ctx context.Context, in *putProjectInput) (*acceptedOutput, error) {
@@ -24,7 +25,7 @@ func (s *server) putProject(ctx context.Context, in *putProjectInput) (*accepted
 		return nil, err
 	}
 	var put api.ProjectPut
-	raw, err := s.readOptional(ctx, &put)
+	raw, err := s.ReadOptional(ctx, &put)
 	if err != nil {
 		return nil, err
 	}

@@ -9,14 +9,9 @@ import (
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/declare"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
-)
-
-// Providers are the region's, of no project.
-var (
-	forRegionViewers   = access{least: roleViewer, region: true}
-	forRegionOperators = access{least: roleOperator, region: true}
 )
 
 type providersOutput struct{ Body api.List[api.Provider] }
@@ -33,14 +28,14 @@ type drainInput struct {
 }
 
 func (s *server) mountProviders() {
-	list := endpoint(http.MethodGet, "/api/v1/providers", "list-providers", "List the live connections of providers, nodes among them")
-	register(s, forRegionViewers, list, s.listProviders)
-	get := endpoint(http.MethodGet, "/api/v1/providers/{connectionId}", "get-provider", "Read a live connection")
-	register(s, forRegionViewers, get, s.getProvider)
-	drain := endpoint(http.MethodPost, "/api/v1/providers/{connectionId}/drain", "drain-provider", "Have a provider finish what it has and close")
+	list := serve.Endpoint(http.MethodGet, "/api/v1/providers", "list-providers", "List the live connections of providers, nodes among them")
+	serve.Register(s.Server, serve.ForRegionViewers, list, s.listProviders)
+	get := serve.Endpoint(http.MethodGet, "/api/v1/providers/{connectionId}", "get-provider", "Read a live connection")
+	serve.Register(s.Server, serve.ForRegionViewers, get, s.getProvider)
+	drain := serve.Endpoint(http.MethodPost, "/api/v1/providers/{connectionId}/drain", "drain-provider", "Have a provider finish what it has and close")
 	drain.DefaultStatus = http.StatusAccepted
-	register(s, forRegionOperators, drain, s.drainProvider)
-	takes[api.DrainRequest](s, drain)
+	serve.Register(s.Server, serve.ForRegionOperators, drain, s.drainProvider)
+	serve.Takes[api.DrainRequest](s.Server, drain)
 }
 
 func (s *server) listProviders(ctx context.Context, in *listInput) (*providersOutput, error) {
@@ -91,20 +86,19 @@ const (
 
 func (s *server) drainProvider(ctx context.Context, in *drainInput) (*providerOutput, error) {
 	var req api.DrainRequest
-	if _, err := s.readOptional(ctx, &req); err != nil {
+	if _, err := s.ReadOptional(ctx, &req); err != nil {
 		return nil, err
 	}
 	if req.DeadlineSeconds == 0 {
 		req.DeadlineSeconds = defaultDrain
 	}
-	if err := declare.CheckReason(req.Reason); err != nil {
-		return nil, err
-	}
 	switch {
 	case req.DeadlineSeconds < 0 || req.DeadlineSeconds > maxDrain:
 		return nil, fleet.Errorf(fleet.Invalid, "invalid deadline: want 1 to %d seconds", maxDrain).At("/deadlineSeconds")
+	case len(req.Reason) > declare.MaxReason:
+		return nil, fleet.Errorf(fleet.Invalid, "the reason has %d bytes; the limit is %d", len(req.Reason), declare.MaxReason).At("/reason")
 	case req.Reason == "":
-		req.Reason = "requested by " + callOf(ctx).actor
+		req.Reason = "requested by " + serve.CallOf(ctx).Actor
 	}
 	c, err := s.liveConnection(ctx, in.ConnectionID)
 	if err != nil {
@@ -156,8 +150,8 @@ type refusalsInput struct {
 type refusalsOutput struct{ Body api.List[api.Refusal] }
 
 func (s *server) mountRefusals() {
-	list := endpoint(http.MethodGet, "/api/v1/refusals", "list-refusals", "List what identities asked for and may not have, newest first")
-	register(s, forAdmins, list, s.listRefusals)
+	list := serve.Endpoint(http.MethodGet, "/api/v1/refusals", "list-refusals", "List what identities asked for and may not have, newest first")
+	serve.Register(s.Server, serve.ForAdmins, list, s.listRefusals)
 }
 
 func (s *server) listRefusals(ctx context.Context, in *refusalsInput) (*refusalsOutput, error) {

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/http"
@@ -25,7 +26,7 @@ type documented struct {
 func (r *region) documented() []documented {
 	fill := strings.NewReplacer("{id}", strings.Repeat("0", 32), "{site}", "plant-1", "nodes/{name}", "nodes/plant-1-a")
 	var all []documented
-	paths := r.server.api.OpenAPI().Paths
+	paths := r.server.Document().Paths
 	for _, path := range slices.Sorted(maps.Keys(paths)) {
 		item := paths[path]
 		for _, op := range []*huma.Operation{item.Get, item.Head, item.Put, item.Post, item.Patch, item.Delete} {
@@ -44,6 +45,12 @@ func (r *region) documented() []documented {
 	return all
 }
 
+// wantedOf is what is wanted of the formats of parameters.
+var wantedOf = map[string]string{
+	"name": "1 to 63 of a-z, 0-9 and '-'", "replica": "12 hex digits", "sha256": "64 lower-case hex digits",
+	"cursor": `"next" of the page before`, "event-id": "the id of an event", "wait": "from 0s to 60s",
+}
+
 // nonsense is a value that a parameter of this schema cannot have, and words that say what it can.
 func nonsense(s *huma.Schema) (value string, allowed []string) {
 	switch {
@@ -54,9 +61,12 @@ func nonsense(s *huma.Schema) (value string, allowed []string) {
 	case s.Type == huma.TypeInteger:
 		return "abc", []string{"a whole number from 0"}
 	case len(s.Enum) > 0:
-		return "NONSENSE", wordsOf(s.Enum)
+		for _, word := range s.Enum {
+			allowed = append(allowed, fmt.Sprint(word))
+		}
+		return "NONSENSE", allowed
 	case s.Format != "":
-		return "§ nonsense", []string{formats[s.Format].want}
+		return "§ nonsense", []string{cmp.Or(wantedOf[s.Format], "a row for "+s.Format)}
 	}
 	return strings.Repeat("x", *s.MaxLength+1), []string{fmt.Sprintf("at most %d characters", *s.MaxLength)}
 }

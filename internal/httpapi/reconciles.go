@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
 	"github.com/holdfast-io/holdfast/internal/postgres/reconcile"
@@ -40,14 +41,14 @@ type acceptedAllOutput struct {
 }
 
 func (s *server) mountReconciles() {
-	node := endpoint(http.MethodPost, "/api/v1/nodes/{name}/reconcile", "reconcile-node", "Compare a node with its site's expected set")
+	node := serve.Endpoint(http.MethodPost, "/api/v1/nodes/{name}/reconcile", "reconcile-node", "Compare a node with its site's expected set")
 	node.DefaultStatus = http.StatusAccepted
-	register(s, forOperators, node, s.reconcileNode)
-	site := endpoint(http.MethodPost, "/api/v1/sites/{name}/reconcile", "reconcile-site", "Compare each node of a site's pair with its expected set")
+	serve.Register(s.Server, serve.ForOperators, node, s.reconcileNode)
+	site := serve.Endpoint(http.MethodPost, "/api/v1/sites/{name}/reconcile", "reconcile-site", "Compare each node of a site's pair with its expected set")
 	site.DefaultStatus = http.StatusAccepted
-	register(s, forOperators, site, s.reconcileSite)
-	list := endpoint(http.MethodGet, "/api/v1/nodes/{name}/reconciles", "list-reconciles", "List the last comparisons of a node, newest first")
-	register(s, forViewers, list, s.listReconciles)
+	serve.Register(s.Server, serve.ForOperators, site, s.reconcileSite)
+	list := serve.Endpoint(http.MethodGet, "/api/v1/nodes/{name}/reconciles", "list-reconciles", "List the last comparisons of a node, newest first")
+	serve.Register(s.Server, serve.ForViewers, list, s.listReconciles)
 }
 
 // ask makes the store's request for operations; limit is theirs.

@@ -5,19 +5,16 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/compose"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// Redacted replaces a value that is marked secret.
-const Redacted = "<redacted>"
-
-// literal is Redacted as JSON.
-const literal = `"` + Redacted + `"`
+// literal is api.Redacted as JSON.
+const literal = `"` + api.Redacted + `"`
 
 // span is a piece of a body.
 type span struct{ from, to int64 }
@@ -167,6 +164,3 @@ func (r *redacted) Seek(offset int64, whence int) (int64, error) {
 func (r *redacted) tag(h fleet.Hash) string {
 	return string(h) + "-redacted-" + string(compose.HashOf(fmt.Append(nil, r.hidden)))[:16]
 }
-
-// escapeToken writes a name as one step of a JSON pointer.
-func escapeToken(name string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(name) }

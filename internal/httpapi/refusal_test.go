@@ -3,7 +3,6 @@ package httpapi
 import (
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/compose"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 )
 
 const press7Path = "/api/v1/sites/plant-1/instances/press-7"
@@ -103,7 +103,7 @@ func TestRefusals(t *testing.T) {
 			a := r.call(r.admin, c.method, c.path, c.body)
 			p := a.problem(t)
 			require.Equal(t, api.ProblemPrefix+string(c.kind), p.Type, string(a.body))
-			require.Equal(t, problemStatus[c.kind], a.status)
+			require.Equal(t, serve.ProblemFor(fleet.Errorf(c.kind, "what")).Status, a.status)
 			require.Equal(t, c.field, p.Field, string(a.body))
 			require.NotEmpty(t, p.Detail)
 			require.Equal(t, before, r.rows(), "something was stored or started")
@@ -248,35 +248,4 @@ func TestDryRun(t *testing.T) {
 			require.Empty(t, accepted.Operation.ID)
 		}
 	}
-}
-
-func TestProblems(t *testing.T) {
-	t.Parallel()
-
-	t.Run("have a status for every kind", func(t *testing.T) {
-		t.Parallel()
-		for _, kind := range fleet.Kinds() {
-			p := problemFor(fleet.Errorf(kind, "what"))
-			require.Equal(t, problemStatus[kind], p.Status)
-			require.GreaterOrEqual(t, p.Status, 400, kind)
-			require.Equal(t, api.ProblemPrefix+string(kind), p.Type)
-		}
-		require.Len(t, problemStatus, len(fleet.Kinds()))
-	})
-
-	t.Run("keep internal details to themselves", func(t *testing.T) {
-		t.Parallel()
-		p := problemFor(fleet.Errorf(fleet.Internal, "password is hunter2: %w", io.ErrClosedPipe))
-		require.NotContains(t, p.Detail+p.Hint, "hunter2")
-		require.Equal(t, http.StatusInternalServerError, problemFor(io.ErrClosedPipe).Status)
-	})
-
-	t.Run("are read back by the client as the kind that they had", func(t *testing.T) {
-		t.Parallel()
-		for _, kind := range fleet.Kinds() {
-			sent := httptest.NewRecorder()
-			writeProblem(sent, problemFor(fleet.Errorf(kind, "what").At("/a").WithHint("do")))
-			require.Equal(t, kind, fleet.KindOf(api.ReadRefusal(sent.Result())))
-		}
-	})
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres/deployments"
 )
 
@@ -38,10 +39,10 @@ type removeReplicaInput struct {
 }
 
 func (s *server) mountReplicas() {
-	register(s, forViewers, endpoint(http.MethodGet, "/api/v1/replicas", "list-replicas", "List replicas of all deployments"), s.listReplicas)
-	register(s, forViewers, endpoint(http.MethodGet, "/api/v1/replicas/{id}", "get-replica", "Read a replica, whether it runs or has ended"), s.getReplica)
-	register(s, forViewers, endpoint(http.MethodGet, deploymentPath+"/replicas", "list-deployment-replicas", "List the replicas of a deployment"), s.listDeploymentReplicas)
-	register(s, forOperators, endpoint(http.MethodDelete, deploymentPath+"/replicas/{id}", "delete-replica", "End one replica; another takes its place"), s.removeReplica)
+	serve.Register(s.Server, serve.ForViewers, serve.Endpoint(http.MethodGet, "/api/v1/replicas", "list-replicas", "List replicas of all deployments"), s.listReplicas)
+	serve.Register(s.Server, serve.ForViewers, serve.Endpoint(http.MethodGet, "/api/v1/replicas/{id}", "get-replica", "Read a replica, whether it runs or has ended"), s.getReplica)
+	serve.Register(s.Server, serve.ForViewers, serve.Endpoint(http.MethodGet, deploymentPath+"/replicas", "list-deployment-replicas", "List the replicas of a deployment"), s.listDeploymentReplicas)
+	serve.Register(s.Server, serve.ForOperators, serve.Endpoint(http.MethodDelete, deploymentPath+"/replicas/{id}", "delete-replica", "End one replica; another takes its place"), s.removeReplica)
 }
 
 func (s *server) listDeploymentReplicas(ctx context.Context, in *deploymentReplicasInput) (*replicasOutput, error) {
@@ -97,7 +98,7 @@ func (s *server) replica(ctx context.Context, id string) (deployments.Replica, e
 		return deployments.Replica{}, missing
 	}
 	r, err := s.store.GetReplica(ctx, fleet.ReplicaID(id))
-	if fleet.KindOf(err) == fleet.NotFound || err == nil && !callOf(ctx).sees(r.Project) {
+	if fleet.KindOf(err) == fleet.NotFound || err == nil && !serve.CallOf(ctx).Sees(r.Project) {
 		return deployments.Replica{}, missing
 	}
 	return r, err

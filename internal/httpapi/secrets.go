@@ -7,14 +7,13 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 )
-
-// hides says whether secrets are kept from this caller.
-func (c caller) hides() bool { return c.role < roleOperator }
 
 // secretsOf collects what is marked in the config of a revision: by the spec that it was
 // released from, by the spec of now, and by their templates, as pinned and as they are now.
@@ -69,17 +68,17 @@ func (s *server) serveRedacted(w http.ResponseWriter, r *http.Request, c fleet.C
 		return err
 	}
 	view := newRedacted(body, body.Size(), hidden)
-	describe(w.Header(), fleet.Content{Kind: c.Kind, Size: view.size})
+	serve.Describe(w.Header(), fleet.Content{Kind: c.Kind, Size: view.size})
 	w.Header().Set("Holdfast-Redacted", strconv.Itoa(len(hidden)))
-	w.Header().Set("ETag", quoted(view.tag(c.Hash)))
-	http.ServeContent(s.rolling(w, func(int) {}), r, "", time.Time{}, view)
+	w.Header().Set("ETag", serve.Quoted(view.tag(c.Hash)))
+	http.ServeContent(s.Rolling(w, func(int) {}), r, "", time.Time{}, view)
 	return nil
 }
 
 // shown is how an object reads for the caller of a request.
 func shown(ctx context.Context, o fleet.Object) api.Object {
 	view := viewOf(o)
-	if callOf(ctx).hides() {
+	if serve.CallOf(ctx).Hides() {
 		view.Spec = RedactSpec(view.Spec)
 	}
 	return view
@@ -100,6 +99,20 @@ func secretEnvOf(spec json.RawMessage) []string {
 	}
 	return in.SecretEnv
 }
+
+// secretEnvAt are the places of the values in a spec.
+func secretEnvAt(spec json.RawMessage) []string {
+	var at []string
+	for _, name := range secretEnvOf(spec) {
+		for _, section := range envSections {
+			at = append(at, "/"+section+"/env/"+escapeToken(name))
+		}
+	}
+	return at
+}
+
+// escapeToken writes a name as one step of a JSON pointer.
+func escapeToken(name string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(name) }
 
 // envSections are the members of specs that have an environment: of instances, and of deployments.
 var envSections = []string{"run", "process"}
@@ -143,7 +156,7 @@ func hideEnvIn(text json.RawMessage, names []string) (json.RawMessage, error) {
 	}
 	for _, name := range names {
 		if _, ok := env[name]; ok {
-			env[name] = Redacted
+			env[name] = api.Redacted
 		}
 	}
 	var err error
@@ -153,7 +166,7 @@ func hideEnvIn(text json.RawMessage, names []string) (json.RawMessage, error) {
 	return readable(section)
 }
 
-// readable is JSON in which Redacted stands as it is, not escaped for HTML.
+// readable is JSON in which api.Redacted stands as it is, not escaped for HTML.
 func readable(v any) (json.RawMessage, error) {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)

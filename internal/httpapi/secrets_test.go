@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/compose"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
 )
 
@@ -41,7 +42,7 @@ func TestSecretPaths(t *testing.T) {
 		for _, token := range []string{r.operator, r.admin} {
 			a := r.configAs(token)
 			require.JSONEq(t, openConfig, string(a.body))
-			require.Equal(t, quoted(string(compose.HashOf(a.body))), a.header.Get("ETag"))
+			require.Equal(t, serve.Quoted(string(compose.HashOf(a.body))), a.header.Get("ETag"))
 			require.Empty(t, a.header.Get("Holdfast-Redacted"))
 		}
 		a := r.configAs(r.viewer)

@@ -10,16 +10,18 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/adapters/humachi"
 	"github.com/go-chi/chi/v5"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/compose"
 	"github.com/holdfast-io/holdfast/internal/definition"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/machines"
+	"github.com/holdfast-io/holdfast/internal/httpapi/plans"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
-	"github.com/holdfast-io/holdfast/internal/strangers"
 )
 
 // Waker wakes an entity after a commit; it may be called often and for nothing.
@@ -78,57 +80,39 @@ type Deps struct {
 }
 
 const (
-	// stallLimit is how long one read or write of a body may take before the peer is cut.
-	stallLimit = 30 * time.Second
-	// readingTotal is how many largest bodies there is memory for at once, and readingShare how many
-	// of one caller.
-	readingTotal = 4
-	readingShare = 2
 	// maxUploads are the uploads of artifacts at once, each with a chunk in memory, and uploadShare
 	// those of one caller.
 	maxUploads  = 128
 	uploadShare = 32
-	// seeDocument is the hint for an unknown path.
-	seeDocument = "GET /openapi.json lists what there is"
 	// envelopeRoom is what a request may have around its config.
 	envelopeRoom = 1 << 20
 )
 
 // server is the API at work.
 type server struct {
+	*serve.Server
 	store       Store
 	waker       Waker
-	nodeStarted func(ctx context.Context, node fleet.NodeName) error
 	executor    Executor
 	declared    []fleet.DeclaredKind // in the order of an apply
 	kinds       map[fleet.ObjectKind]kindPart
 	definitions *definition.Registry
 	flatten     *compose.Budget
-	reading     *reading
-	packed      *packed
 	limits      compose.Limits
 	links       links
-	pendingTTL  time.Duration
 	limit       time.Duration
 	failover    time.Duration
-	now         func() time.Time
-	log         *slog.Logger
 	ends        func(ctx context.Context, id fleet.OperationID) <-chan struct{}
 	ready       func(ctx context.Context) error
-	metrics     *metrics
-	tokens      *tokenCache
-	enrolling   *strangers.Limit
+	streaming   prometheus.Gauge
 	streams     *vigil
 	waits       *vigil
-	uploading   *reading
-	stall       time.Duration
+	uploading   *serve.Memory
 	idlePoll    time.Duration // of an event stream
 	keepAlive   time.Duration
 	stopping    <-chan struct{}
-	refused     func(audit.Refusal)
-
-	router chi.Router
-	api    huma.API
+	machines    *machines.Calls
+	plans       *plans.Calls
 }
 
 // New builds the handler of the whole API.
@@ -166,46 +150,61 @@ func newServer(d Deps) (*server, error) {
 	if d.Metrics == nil {
 		d.Metrics = prometheus.NewRegistry()
 	}
-	m, err := newMetrics(d.Metrics)
+	c, err := serve.New(serve.Deps{
+		Now: d.Now, Log: d.Log, Refused: d.Refused, Tokens: d.Store, Metrics: d.Metrics, Largest: d.Limits.MaxBytes + envelopeRoom,
+	})
 	if err != nil {
 		return nil, err
 	}
 	s := &server{
-		store: d.Store, waker: d.Waker, nodeStarted: d.NodeStarted, executor: d.Executor,
+		Server: c, store: d.Store, waker: d.Waker, executor: d.Executor,
 		declared: fleet.DeclaredKinds(), kinds: kindParts(), definitions: d.Definitions, flatten: d.Flatten, limits: d.Limits,
-		packed: newPacked(), reading: newReading(readingTotal*(d.Limits.MaxBytes+envelopeRoom), readingShare*(d.Limits.MaxBytes+envelopeRoom), stallLimit),
-		links: links{web: d.WebURL, namespace: d.TemporalNamespace}, pendingTTL: d.PendingTTL, limit: d.OperationLimit, failover: cmp.Or(d.FailoverLimit, d.OperationLimit),
-		now: d.Now, log: d.Log, ends: d.OperationEnds, ready: d.Ready, metrics: m, tokens: newTokenCache(d.Store, d.Now),
-		enrolling: strangers.NewLimit(maxEnrolments, enrolmentTime), streams: newVigil(d.Store, "event streams", maxEventStreams),
-		waits: newVigil(d.Store, "waits", maxWaits), uploading: newReading(maxUploads*postgres.ChunkSize, uploadShare*postgres.ChunkSize, stallLimit),
-		stall: stallLimit, idlePoll: 250 * time.Millisecond, keepAlive: 15 * time.Second, stopping: d.Stopping, refused: d.Refused,
+		links: links{web: d.WebURL, namespace: d.TemporalNamespace}, limit: d.OperationLimit, failover: cmp.Or(d.FailoverLimit, d.OperationLimit),
+		ends: d.OperationEnds, ready: d.Ready, streaming: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "holdfast_event_streams", Help: "Event streams that are open.",
+		}),
+		streams: newVigil(d.Store, "event streams", maxEventStreams), waits: newVigil(d.Store, "waits", maxWaits),
+		uploading: serve.NewMemory(maxUploads*postgres.ChunkSize, uploadShare*postgres.ChunkSize, c.Stall),
+		idlePoll:  250 * time.Millisecond, keepAlive: 15 * time.Second, stopping: d.Stopping,
 	}
+	if err := s.Measure(s.streaming); err != nil {
+		return nil, err
+	}
+	s.machines, err = machines.New(c, machines.Deps{Store: d.Store, Wake: s.wake, NodeStarted: d.NodeStarted, PendingTTL: d.PendingTTL})
+	if err != nil {
+		return nil, err
+	}
+	s.plans = plans.New(c, s.planDeps(d))
 	if d.register != nil {
 		d.register(s)
 	}
 	return s, nil
 }
 
+// planDeps is what plan and apply do as the handlers of nouns do it.
+func (s *server) planDeps(d Deps) plans.Deps {
+	return plans.Deps{
+		Store: d.Store, Declared: s.declared, Kinds: plans.Kinds(), Definitions: s.definitions, Flatten: s.flatten, Limits: s.limits,
+		OperationLimit: s.limit, Canonical: s.canonical, FillContent: s.fillContent, KeepDeployment: s.keepDeployment,
+		Load: func(ctx context.Context, what string, hash fleet.Hash) ([]byte, error) {
+			return s.load(ctx, storedLayer{name: what, hash: hash})
+		},
+		ReadFleet: readFleet, SecretEnv: secretEnvAt,
+		Written: func(w postgres.Written) *api.Accepted { return &declared(w, MutationParams{}).Body },
+		Started: func(ctx context.Context, st postgres.Started) *api.Accepted {
+			return &s.startedOutput(ctx, st, MutationParams{}).Body
+		},
+	}
+}
+
 func (s *server) routes(region string) (http.Handler, error) {
 	root := chi.NewRouter()
-	root.Use(s.observe)
-	root.NotFound(open(func(w http.ResponseWriter, _ *http.Request) {
-		writeProblem(w, problemFor(fleet.Errorf(fleet.NotFound, "unknown path").WithHint(seeDocument)))
-	}))
-	root.MethodNotAllowed(open(func(w http.ResponseWriter, _ *http.Request) {
-		p := newProblem(fleet.Invalid, "this path has no such method")
-		p.Hint = seeDocument
-		p.Status = http.StatusMethodNotAllowed
-		writeProblem(w, p)
-	}))
-	root.Get("/healthz", open(s.healthz))
-	root.Get("/readyz", open(s.readyz))
+	s.Mount(root, openAPI(region))
+	root.Get("/healthz", serve.Open(s.healthz))
+	root.Get("/readyz", serve.Open(s.readyz))
 
-	s.router = root.With(s.authenticate)
-	s.router.Method(http.MethodGet, "/metrics", s.only(forRegionViewers, s.metrics.handler()))
-	s.api = humachi.New(s.router, openAPI(region))
 	s.mountObjects()
-	s.mountPlan()
+	s.plans.Mount()
 	s.mountOperations()
 	s.mountModules()
 	s.mountNodes()
@@ -218,13 +217,13 @@ func (s *server) routes(region string) (http.Handler, error) {
 	s.mountTokens()
 	s.mountArtifacts()
 	s.mountEvents()
-	s.mountMachines(root)
+	s.machines.Mount(root)
 
-	document, err := json.Marshal(s.api.OpenAPI())
+	document, err := json.Marshal(s.Document())
 	if err != nil {
 		return nil, fmt.Errorf("write the OpenAPI document: %w", err)
 	}
-	root.Get("/openapi.json", open(func(w http.ResponseWriter, _ *http.Request) {
+	root.Get("/openapi.json", serve.Open(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/openapi+json")
 		_, _ = w.Write(document) // the client is gone when this fails
 	}))
@@ -256,7 +255,7 @@ func (s *server) wake(ctx context.Context, subject string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeLimit)
 	defer cancel()
 	if err := s.waker.Wake(ctx, subject); err != nil {
-		s.log.Warn("wake failed; the outbox repeats it", "subject", subject, "err", err)
+		s.Log.Warn("wake failed; the outbox repeats it", "subject", subject, "err", err)
 	}
 }
 

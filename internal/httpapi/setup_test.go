@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-chi/chi/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
@@ -35,6 +36,7 @@ type region struct {
 	store  *store.Store
 	pool   *pgxpool.Pool
 	server *server
+	routes chi.Routes
 	url    string
 	log    *syncedBuffer
 
@@ -121,6 +123,7 @@ func setup(t *testing.T, change ...func(*Deps)) *region {
 	r.server.idlePoll = 5 * time.Millisecond
 	handler, err := r.server.routes(d.Region)
 	require.NoError(t, err)
+	r.routes, _ = handler.(chi.Routes)
 	web := httptest.NewUnstartedServer(handler)
 	web.Listener = strangers.NewLimit(1000, time.Minute).Listen(web.Listener)
 	web.Config.ConnContext = strangers.With

@@ -2,11 +2,12 @@ package httpapi
 
 import (
 	"context"
-	"crypto/ed25519"
 	"io"
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/machines"
+	"github.com/holdfast-io/holdfast/internal/httpapi/plans"
 	// Only the plain data types that stores give and take; no handler sees the adapter.
 	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
@@ -15,25 +16,23 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres/keyring"
 	"github.com/holdfast-io/holdfast/internal/postgres/modules"
 	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
-	"github.com/holdfast-io/holdfast/internal/postgres/plans"
 	"github.com/holdfast-io/holdfast/internal/postgres/reconcile"
 )
 
 // Store is all that the handlers need of the region's truth. Errors are *fleet.Error.
 type Store interface {
+	machines.Store
 	objectStore
 	instanceStore
 	operationStore
 	bodyStore
-	fetchStore
 	nodeStore
 	reconcileStore
 	failoverStore
 	tokenStore
 	eventStore
-	planStore
+	plans.Store
 	fleetStore
-	batchStore
 	linkStore
 	drainStore
 	moduleStore
@@ -67,12 +66,6 @@ type replicaStore interface {
 	RemoveReplica(ctx context.Context, w postgres.Write, id fleet.ReplicaID) error
 	ReadReplicaLogs(ctx context.Context, id fleet.ReplicaID, from int64, limit int32) ([]deployments.ReplicaLogPiece, error)
 	ReplicaSamples(ctx context.Context, name fleet.DeploymentName) (map[fleet.ReplicaID]deployments.ReplicaSample, error)
-	NodeReplicas(ctx context.Context, node fleet.NodeName) (fleet.NodeReplicas, error)
-	// DefinitionOf is not_found for what is in nothing that the node is to run.
-	DefinitionOf(ctx context.Context, node fleet.NodeName, h fleet.Hash) ([]byte, error)
-	// AppendReplicaLog is not_found for a replica that never was the node's.
-	AppendReplicaLog(ctx context.Context, node fleet.NodeName, id fleet.ReplicaID, offset int64, data []byte) error
-	ReplicaSampled(ctx context.Context, node fleet.NodeName, all []deployments.ReplicaSample) error
 }
 
 type moduleStore interface {
@@ -128,46 +121,19 @@ type bodyStore interface {
 	FinishUpload(ctx context.Context, id string, want fleet.Hash) (fleet.Content, error)
 }
 
-type fetchStore interface {
-	// Fetchable is not_found for an id that is dead, whatever the token.
-	Fetchable(ctx context.Context, id string) (deliveries.FetchContent, error)
-}
-
 type keyStore interface {
 	// AskRotation is illegal_state for a node that is not enrolled.
 	AskRotation(ctx context.Context, node fleet.NodeName) error
-	// OfferKey may be repeated; it is denied unasked, and conflict after another offer.
-	OfferKey(ctx context.Context, o nodes.KeyOffer) error
-	// NodeKeys gives two keys while the node changes its key; UseKey voids the first.
-	NodeKeys(ctx context.Context, node fleet.NodeName) ([]ed25519.PublicKey, error)
-	UseKey(ctx context.Context, node fleet.NodeName, key ed25519.PublicKey) error
 }
 
 type nodeStore interface {
 	ListNodes(ctx context.Context, f nodes.NodeFilter, after string, limit int32) ([]nodes.Node, error)
-	Enrol(ctx context.Context, e nodes.Enrolment) (nodes.Welcome, error)
-	HeldBy(ctx context.Context, r nodes.NodeReport) (nodes.Welcome, error)
-	NodeReady(ctx context.Context, node fleet.NodeName, startID string) error
-	// NodeReturned makes what a node is owed due again, because it was heard.
-	NodeReturned(ctx context.Context, node fleet.NodeName) ([]string, error)
-	Progress(ctx context.Context, node fleet.NodeName, id string, fetched, total int64, ttl time.Duration) error
 	// RevokeNode is illegal_state for a node that never enrolled; again, it changes nothing.
 	RevokeNode(ctx context.Context, node fleet.NodeName) error
 	keyStore
-	// NodeCounted keeps what a node counted since it started.
-	NodeCounted(ctx context.Context, node fleet.NodeName, counters map[string]int64) error
-	AppendLog(ctx context.Context, node nodes.Node, name fleet.InstanceName, offset int64, data []byte) error
 }
 
 type reconcileStore interface {
-	// ReconcileOf is unauthenticated for a token that opens no comparison under way.
-	ReconcileOf(ctx context.Context, tokenHash []byte, life time.Duration) (reconcile.Pass, error)
-	SetVersion(ctx context.Context, site fleet.SiteName) (fleet.SetVersion, error)
-	ExpectedSet(ctx context.Context, site fleet.SiteName) (fleet.ExpectedSet, error)
-	MakeTickets(ctx context.Context, in reconcile.TicketRequest) (reconcile.Tickets, error)
-	SeeStops(ctx context.Context, site fleet.SiteName, names []fleet.InstanceName) ([]fleet.StopSeen, error)
-	ConfirmAbsent(ctx context.Context, pass reconcile.Pass, extras []fleet.Extra) (fleet.Absence, error)
-	ReportReconcile(ctx context.Context, pass reconcile.Pass, report fleet.ReconcileReport) error
 	AskReconcile(ctx context.Context, in nodes.ReconcileRequest) (postgres.Operation, error)
 	AskReconciles(ctx context.Context, in nodes.ReconcileRequest) ([]postgres.Operation, error)
 	ListReconciles(ctx context.Context, node fleet.NodeName, limit int32) ([]reconcile.Reconcile, error)
@@ -199,20 +165,6 @@ type eventStore interface {
 	FeedEnd(ctx context.Context) (postgres.Cursor, error)
 }
 
-// planStore reads many objects at once: none of it takes a query per object.
-type planStore interface {
-	Standing(ctx context.Context, keys []fleet.ObjectKey) (map[fleet.ObjectKey]plans.Standing, error)
-	HeldRevisions(ctx context.Context, keys []fleet.ObjectKey) (map[fleet.ObjectKey][]plans.HeldRevision, error)
-	ApplySet(ctx context.Context, name string) ([]fleet.Object, error)
-	WholeBodies(ctx context.Context, hashes []fleet.Hash) (map[fleet.Hash][]byte, error)
-	BodySizes(ctx context.Context, of []plans.BodyOf) (map[plans.BodyOf]int64, error)
-	LastTemplateGenerations(ctx context.Context, names []string) (map[string]int64, error)
-	SitesOfNodes(ctx context.Context, nodes []string) (map[string]string, error)
-	SeenKeys(ctx context.Context, actor string, keys []string) (map[string]bool, error)
-	// ClaimPlan is precondition for any request but the first that comes with the plan.
-	ClaimPlan(ctx context.Context, digest string, request []byte) error
-}
-
 type fleetStore interface {
 	PutFleet(ctx context.Context, p fleets.FleetPut) (postgres.Started, error)
 	TurnFleet(ctx context.Context, t fleets.FleetTurn) (postgres.Started, error)
@@ -226,17 +178,6 @@ type fleetStore interface {
 	StagedFleetSites(ctx context.Context, r fleets.FleetRun) ([]fleet.SiteName, time.Time, error)
 	// PutBodies is PutBody of many, with a few queries.
 	PutBodies(ctx context.Context, project fleet.ProjectName, bodies [][]byte) ([]fleet.Hash, error)
-}
-
-type batchStore interface {
-	// BatchTokens is not_found for a batch that is unknown or has ended.
-	BatchTokens(ctx context.Context, id fleet.BatchID) ([]deliveries.FetchToken, error)
-	BatchItems(ctx context.Context, id fleet.BatchID, node fleet.NodeName) ([]fleet.BatchItem, error)
-	// BatchBodies calls emit for each body of the batch that can be had, one after the other.
-	BatchBodies(ctx context.Context, id fleet.BatchID, node fleet.NodeName, hashes []fleet.Hash, emit func(fleet.Hash, []byte) error) error
-	// TicketBodies is BatchBodies of the snapshot tickets that a node holds.
-	TicketBodies(ctx context.Context, site fleet.SiteName, node fleet.NodeName, hashes []fleet.Hash, emit func(fleet.Hash, []byte) error) error
-	RecordBatch(ctx context.Context, id fleet.BatchID, node fleet.NodeName, results []fleet.BatchResult) error
 }
 
 type drainStore interface {

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"io"
 	"net"
@@ -13,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/strangers"
 )
 
@@ -72,19 +71,19 @@ func TestStrangers(t *testing.T) {
 	t.Run("an enrolment is small, and is here in time", func(t *testing.T) {
 		t.Parallel()
 		r := setup(t)
-		a := closed(t, r.half(http.MethodPost, "/api/internal/nodes/enrol", "", maxEnrolment+1))
+		a := closed(t, r.half(http.MethodPost, "/api/internal/nodes/enrol", "", 4<<10+1))
 		require.Equal(t, http.StatusRequestEntityTooLarge, a.StatusCode)
-		r.server.enrolling = strangers.NewLimit(2, 100*time.Millisecond)
+		r.server.machines.Enrolling = strangers.NewLimit(2, 100*time.Millisecond)
 		a = closed(t, r.half(http.MethodPost, "/api/internal/nodes/enrol", "", 100))
 		require.Equal(t, http.StatusServiceUnavailable, a.StatusCode)
 	})
 	t.Run("of too many enrolments the first goes", func(t *testing.T) {
 		t.Parallel()
 		r := setup(t)
-		r.server.enrolling = strangers.NewLimit(2, time.Hour)
+		r.server.machines.Enrolling = strangers.NewLimit(2, time.Hour)
 		first := r.half(http.MethodPost, "/api/internal/nodes/enrol", "", 100)
 		for n := 1; n < 3; n++ {
-			require.Eventually(t, func() bool { here, _, _ := r.server.enrolling.Counts(); return here == n }, soon, time.Millisecond)
+			require.Eventually(t, func() bool { here, _, _ := r.server.machines.Enrolling.Counts(); return here == n }, soon, time.Millisecond)
 			r.half(http.MethodPost, "/api/internal/nodes/enrol", "", 100)
 		}
 		require.Equal(t, http.StatusServiceUnavailable, closed(t, first).StatusCode)
@@ -146,7 +145,7 @@ func TestReading(t *testing.T) {
 		t.Parallel()
 		r := setup(t)
 		r.site()
-		r.server.reading = newReading(4<<20, 2<<20, time.Hour)
+		r.server.Memory = serve.NewMemory(4<<20, 2<<20, time.Hour)
 		for range 8 {
 			r.half(http.MethodPut, press7Path, r.operator, 60<<20)
 		}
@@ -158,33 +157,9 @@ func TestReading(t *testing.T) {
 		t.Parallel()
 		r := setup(t)
 		r.site()
-		r.server.stall = 100 * time.Millisecond
+		r.server.Stall = 100 * time.Millisecond
 		conn := r.half(http.MethodPut, press7Path, r.operator, 1<<20)
 		require.Equal(t, http.StatusBadRequest, trickles(t, conn)) // a byte in time for each read, and still too few
-	})
-	t.Run("no caller has more than its share, and the first of all always goes on", func(t *testing.T) {
-		t.Parallel()
-		m := newReading(10, 6, 20*time.Millisecond)
-		first, second, other := m.begin("a"), m.begin("a"), m.begin("b")
-		require.NoError(t, first.grow(t.Context(), 4))
-		require.NoError(t, second.grow(t.Context(), 2))
-		require.Equal(t, fleet.Unavailable, fleet.KindOf(second.grow(t.Context(), 1)), "the share of a")
-		require.NoError(t, other.grow(t.Context(), 4))
-		require.Equal(t, fleet.Unavailable, fleet.KindOf(other.grow(t.Context(), 1)), "the whole")
-		require.NoError(t, first.grow(t.Context(), 20))
-		gone, cancel := context.WithCancel(t.Context())
-		cancel()
-		require.Error(t, other.grow(gone, 1))
-		m.patience = time.Hour
-		waits := make(chan error)
-		go func() { waits <- other.grow(t.Context(), 2) }()
-		first.end()
-		require.NoError(t, <-waits)
-		second.end()
-		other.end()
-		other.end()
-		require.Zero(t, m.used)
-		require.Empty(t, m.by)
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/compose"
 	"github.com/holdfast-io/holdfast/internal/declare"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 )
 
 type putTemplateInput struct {
@@ -17,16 +18,16 @@ type putTemplateInput struct {
 }
 
 func (s *server) mountTemplates(fleet.DeclaredKind) {
-	op := endpoint(http.MethodPut, "/api/v1/templates/{name}", "put-template", "Declare a template; no instance changes by it")
-	register(s, forOperators, op, s.putTemplate)
-	takes[api.TemplatePut](s, op)
+	op := serve.Endpoint(http.MethodPut, "/api/v1/templates/{name}", "put-template", "Declare a template; no instance changes by it")
+	serve.Register(s.Server, serve.ForOperators, op, s.putTemplate)
+	serve.Takes[api.TemplatePut](s.Server, op)
 }
 
 func (s *server) putTemplate(ctx context.Context, in *putTemplateInput) (out *acceptedOutput, err error) {
 	if err := fleet.ValidateName("name", in.Name); err != nil {
 		return nil, err
 	}
-	err = s.withBody(ctx, s.limits.MaxBytes+envelopeRoom, func(raw []byte) error {
+	err = s.WithBody(ctx, s.Largest, func(raw []byte) error {
 		out, err = s.templateFrom(ctx, in, raw)
 		return err
 	})
@@ -36,7 +37,7 @@ func (s *server) putTemplate(ctx context.Context, in *putTemplateInput) (out *ac
 func (s *server) templateFrom(ctx context.Context, in *putTemplateInput, raw []byte) (*acceptedOutput, error) {
 	put := api.TemplatePut{Project: in.Project}
 	var base []byte
-	if err := envelope(raw, map[string]*[]byte{"base": &base}, &put); err != nil {
+	if err := serve.Envelope(raw, map[string]*[]byte{"base": &base}, &put); err != nil {
 		return nil, err
 	}
 	if err := fleet.ValidateLabels("/labels", put.Labels); err != nil {
@@ -86,7 +87,7 @@ func (s *server) usable(ctx context.Context, r fleet.Reference) error {
 		return err
 	}
 	o, err := s.store.GetObject(ctx, r.Key)
-	if fleet.KindOf(err) == fleet.NotFound || err == nil && !callOf(ctx).uses(o.Project) {
+	if fleet.KindOf(err) == fleet.NotFound || err == nil && !serve.CallOf(ctx).Uses(o.Project) {
 		return fleet.NoPlace(r.Key, r.Field)
 	}
 	return err
@@ -94,5 +95,5 @@ func (s *server) usable(ctx context.Context, r fleet.Reference) error {
 
 // usableTemplate is usable for a template that a spec names in a field.
 func (s *server) usableTemplate(ctx context.Context, name fleet.TemplateName, field string) error {
-	return s.usable(ctx, fleet.Reference{Key: templateKey(string(name)), Field: field})
+	return s.usable(ctx, fleet.Reference{Key: fleet.TemplateKey(string(name)), Field: field})
 }

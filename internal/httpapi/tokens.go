@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/identity"
 	"github.com/holdfast-io/holdfast/internal/postgres/keyring"
 )
@@ -34,30 +35,30 @@ type revokeInput struct {
 }
 
 func (s *server) mountTokens() {
-	create := endpoint(http.MethodPost, "/api/v1/tokens", "create-token", "Make an API token; only this answer shows it")
+	create := serve.Endpoint(http.MethodPost, "/api/v1/tokens", "create-token", "Make an API token; only this answer shows it")
 	create.DefaultStatus = http.StatusCreated
-	register(s, forAdmins, create, s.createToken)
-	takes[api.TokenRequest](s, create)
-	register(s, forAdmins, endpoint(http.MethodGet, "/api/v1/tokens", "list-tokens", "List API tokens, newest first"), s.listTokens)
-	register(s, forAdmins, endpoint(http.MethodDelete, "/api/v1/tokens/{id}", "revoke-token", "End an API token"), s.revokeToken)
+	serve.Register(s.Server, serve.ForAdmins, create, s.createToken)
+	serve.Takes[api.TokenRequest](s.Server, create)
+	serve.Register(s.Server, serve.ForAdmins, serve.Endpoint(http.MethodGet, "/api/v1/tokens", "list-tokens", "List API tokens, newest first"), s.listTokens)
+	serve.Register(s.Server, serve.ForAdmins, serve.Endpoint(http.MethodDelete, "/api/v1/tokens/{id}", "revoke-token", "End an API token"), s.revokeToken)
 
-	join := endpoint(http.MethodPost, "/api/v1/join-tokens", "create-join-token", "Make a token that enrols one node once")
+	join := serve.Endpoint(http.MethodPost, "/api/v1/join-tokens", "create-join-token", "Make a token that enrols one node once")
 	join.DefaultStatus = http.StatusCreated
-	register(s, forAdmins, join, s.createJoinToken)
-	takes[api.JoinTokenRequest](s, join)
-	register(s, forAdmins, endpoint(http.MethodGet, "/api/v1/join-tokens", "list-join-tokens", "List join tokens, newest first"), s.listJoinTokens)
-	register(s, forAdmins, endpoint(http.MethodDelete, "/api/v1/join-tokens/{id}", "revoke-join-token", "Take a join token back"), s.revokeJoinToken)
+	serve.Register(s.Server, serve.ForAdmins, join, s.createJoinToken)
+	serve.Takes[api.JoinTokenRequest](s.Server, join)
+	serve.Register(s.Server, serve.ForAdmins, serve.Endpoint(http.MethodGet, "/api/v1/join-tokens", "list-join-tokens", "List join tokens, newest first"), s.listJoinTokens)
+	serve.Register(s.Server, serve.ForAdmins, serve.Endpoint(http.MethodDelete, "/api/v1/join-tokens/{id}", "revoke-join-token", "Take a join token back"), s.revokeJoinToken)
 }
 
 func (s *server) createToken(ctx context.Context, in *createInput) (*tokenOutput, error) {
 	var req api.TokenRequest
-	_, err := s.readJSON(ctx, &req)
+	_, err := s.ReadJSON(ctx, &req)
 	if err != nil {
 		return nil, err
 	}
-	row := keyring.APIToken{Role: req.Role, Note: req.Note, CreatedBy: callOf(ctx).actor, CreatedAt: s.now()}
+	row := keyring.APIToken{Role: req.Role, Note: req.Note, CreatedBy: serve.CallOf(ctx).Actor, CreatedAt: s.Now()}
 	switch {
-	case roleNames[req.Role] == roleNone && req.Role != roleProvider:
+	case !serve.IsRole(req.Role) && req.Role != roleProvider:
 		return nil, fleet.Errorf(fleet.Invalid, "unknown role %.20q; use admin, operator, viewer or provider", req.Role).At("/role")
 	case req.Seconds < 0 || req.Seconds > maxTokenLife:
 		return nil, fleet.Errorf(fleet.Invalid, "invalid lifetime: want 0 to %d seconds", maxTokenLife).At("/seconds")
@@ -75,7 +76,7 @@ func (s *server) createToken(ctx context.Context, in *createInput) (*tokenOutput
 		row.Project = project
 	}
 	if req.Seconds > 0 {
-		at := s.now().Add(time.Duration(req.Seconds) * time.Second)
+		at := s.Now().Add(time.Duration(req.Seconds) * time.Second)
 		row.ExpiresAt = &at
 	}
 	token, hash, err := identity.NewToken(tokenBytes)
@@ -90,6 +91,9 @@ func (s *server) createToken(ctx context.Context, in *createInput) (*tokenOutput
 	}
 	return tokenAnswer(tokenView(row), token, in.DryRun), nil
 }
+
+// roleProvider is a token's that opens the link and nothing here.
+const roleProvider = "provider"
 
 // maxGrants bounds the module namespaces of one token.
 const maxGrants = 32
@@ -166,7 +170,7 @@ func (s *server) revokeToken(ctx context.Context, in *revokeInput) (*struct{}, e
 	if err := s.store.RevokeAPIToken(ctx, in.ID); err != nil {
 		return nil, err
 	}
-	s.tokens.forget()
+	s.ForgetTokens()
 	s.streams.check()
 	s.waits.check()
 	return nil, nil
@@ -174,7 +178,7 @@ func (s *server) revokeToken(ctx context.Context, in *revokeInput) (*struct{}, e
 
 func (s *server) createJoinToken(ctx context.Context, in *createInput) (*tokenOutput, error) {
 	var req api.JoinTokenRequest
-	if _, err := s.readJSON(ctx, &req); err != nil {
+	if _, err := s.ReadJSON(ctx, &req); err != nil {
 		return nil, err
 	}
 	if err := fleet.ValidateName("/site", req.Site); err != nil {
@@ -194,7 +198,7 @@ func (s *server) createJoinToken(ctx context.Context, in *createInput) (*tokenOu
 		return nil, err
 	}
 	row := keyring.JoinToken{
-		Hash: hash[:], Site: fleet.SiteName(req.Site), Node: fleet.NodeName(req.Node), CreatedBy: callOf(ctx).actor, CreatedAt: s.now(),
+		Hash: hash[:], Site: fleet.SiteName(req.Site), Node: fleet.NodeName(req.Node), CreatedBy: serve.CallOf(ctx).Actor, CreatedAt: s.Now(),
 	}
 	if !in.DryRun {
 		if row, err = s.store.AddJoinToken(ctx, row, time.Duration(req.Seconds)*time.Second); err != nil {

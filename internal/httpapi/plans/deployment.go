@@ -1,0 +1,108 @@
+package plans
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/declare"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deployments"
+)
+
+// plannedDeployment is the declared deployment of a request.
+type plannedDeployment struct {
+	reason string
+	made   declare.Made
+}
+
+func (p *planned) readDeployment(spec []byte) error {
+	if int64(len(spec)) > declare.MaxDeployment {
+		return serve.BodyTooLarge(declare.MaxDeployment)
+	}
+	var put api.DeploymentPut
+	if err := serve.Decode(spec, &put); err != nil {
+		return err
+	}
+	if err := besideSpec(put.Project, put.Labels); err != nil {
+		return err
+	}
+	var err error
+	p.deployment.reason = put.Reason
+	p.deployment.made, err = declare.Deployment(p.calls.Definitions, put)
+	return err
+}
+
+// places are the objects that the placement of a deployment refers to.
+func (d plannedDeployment) places() []fleet.ObjectKey {
+	var out []fleet.ObjectKey
+	_ = d.made.Spec.Placement.Each(func(key fleet.ObjectKey, _ string) error {
+		out = append(out, key)
+		return nil
+	})
+	return out
+}
+
+// lookUpDeployments adds what was released last of those that stand.
+func (p *planner) lookUpDeployments(ctx context.Context, keys map[fleet.ObjectKey]bool) error {
+	var names []string
+	for key := range keys {
+		if _, stands := p.known[key]; stands && key.Kind == fleet.KindDeployment {
+			names = append(names, key.Name)
+		}
+	}
+	for some := range slices.Chunk(names, viewedAtOnce) {
+		views, err := p.s.Store.ViewDeployments(ctx, some...)
+		if err != nil {
+			return err
+		}
+		for name, v := range views {
+			now := p.known[fleet.DeploymentKey(fleet.DeploymentName(name))]
+			if v.UID == now.UID {
+				now.Released.Revision, now.ReleasedGeneration = v.Revision, v.Generation
+				p.known[fleet.DeploymentKey(fleet.DeploymentName(name))] = now
+			}
+		}
+	}
+	return nil
+}
+
+// viewedAtOnce bounds the names of one query.
+const viewedAtOnce = 1000
+
+// decideDeployment looks whether there are the sites and pools, in the request or as they stand.
+func (p *planner) decideDeployment(_ context.Context, o *planned) error {
+	err := o.deployment.made.Spec.Placement.Each(func(key fleet.ObjectKey, field string) error {
+		ref, err := p.refer(key, "/spec"+field)
+		if err == nil && !p.caller.Uses(ref.project) {
+			err = fleet.NoPlace(key, "/spec"+field)
+		}
+		if err == nil && !o.project.Uses(ref.project) {
+			err = fleet.OtherPlace(key, "/spec"+field, o.project)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	o.content = o.deployment.made.Content()
+	return o.settle(o.deployment.made.Spec)
+}
+
+func (a *applying) putDeploymentOf(ctx context.Context, o *planned, w postgres.Write) (*api.Accepted, error) {
+	made := o.deployment.made
+	if err := a.KeepDeployment(ctx, o.project, made); err != nil {
+		return nil, err
+	}
+	p := deployments.DeploymentPut{
+		Write: w, Spec: made.Spec, Definition: made.Content(), Deploy: a.r.deploy, Reason: cmp.Or(o.deployment.reason, a.r.head.Reason),
+	}
+	started, err := a.Store.PutDeployment(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	return a.Started(ctx, started), nil
+}

@@ -1,0 +1,82 @@
+package httpapi
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+)
+
+// MutationParams come with every change.
+type MutationParams struct {
+	IfMatch        string `header:"If-Match" doc:"the ETag that the object must still have, or * for any that exists"`
+	IdempotencyKey string `header:"Idempotency-Key" maxLength:"200" doc:"the same key again is the same change"`
+	DryRun         bool   `query:"dryRun" doc:"check everything, change nothing"`
+}
+
+// write makes the store's write of a mutation.
+func (s *server) write(ctx context.Context, key fleet.ObjectKey, m MutationParams, body []byte) (postgres.Write, error) {
+	c := serve.CallOf(ctx)
+	w := postgres.Write{Key: key, Request: postgres.Request{Project: c.Project, Actor: c.Actor, Limit: s.limit, DryRun: m.DryRun}}
+	var err error
+	if w.IfMatch, err = ifMatch(m.IfMatch); err != nil {
+		return w, err
+	}
+	if m.IdempotencyKey != "" {
+		w.Idempotency = postgres.Idempotency{Key: m.IdempotencyKey, Hash: serve.RequestHash(c.Request, body)}
+	}
+	return w, nil
+}
+
+// ifMatch reads the resource version that a change is bound to, 0 for none.
+func ifMatch(header string) (int64, error) {
+	switch header {
+	case "":
+		return 0, nil
+	case "*":
+		return postgres.AnyVersion, nil
+	}
+	text := header
+	if len(text) > 1 && text[0] == '"' && text[len(text)-1] == '"' {
+		text = text[1 : len(text)-1]
+	}
+	version, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || version <= 0 || strconv.FormatInt(version, 10) != text {
+		return 0, fleet.Errorf(fleet.Invalid, "invalid ETag").At("If-Match").
+			WithHint(`send one ETag as returned, for example "42", or *`)
+	}
+	return version, nil
+}
+
+func etagOf(o *fleet.Object) string {
+	if o == nil {
+		return ""
+	}
+	return serve.Quoted(strconv.FormatInt(o.ResourceVersion, 10))
+}
+
+// projectOf is the project that an object is written in.
+func (s *server) projectOf(ctx context.Context, declared string) (fleet.ProjectName, error) {
+	c := serve.CallOf(ctx)
+	project := fleet.ProjectName(declared)
+	if project == "" {
+		project = c.Project
+	}
+	if project == "" || project == fleet.DefaultProject && c.Project == "" {
+		return fleet.DefaultProject, nil
+	}
+	if err := fleet.ValidateName("/project", string(project)); err != nil {
+		return "", err
+	}
+	if !c.Sees(project) {
+		return "", fleet.Errorf(fleet.Denied, "the token is restricted to project %s", c.Project).At("/project")
+	}
+	_, err := s.store.GetObject(ctx, fleet.ObjectKey{Kind: fleet.KindProject, Name: string(project)})
+	if fleet.KindOf(err) == fleet.NotFound {
+		err = fleet.Errorf(fleet.NotFound, "project %s not found", project).At("/project").
+			WithHint("declare it first: PUT /api/v1/projects/" + string(project))
+	}
+	return project, err
+}
