@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 )
 
 // documented is one operation of the OpenAPI document, with a path that fits it.
@@ -47,8 +48,9 @@ func (r *region) documented() []documented {
 
 // wantedOf is what is wanted of the formats of parameters.
 var wantedOf = map[string]string{
-	"name": "1 to 63 of a-z, 0-9 and '-'", "replica": "12 hex digits", "sha256": "64 lower-case hex digits",
-	"cursor": `"next" of the page before`, "event-id": "the id of an event", "wait": "from 0s to 60s",
+	"name": "1 to 63 of a-z, 0-9 and '-', a letter or digit first and last", "replica": "the id of a replica, 12 hex digits",
+	"sha256": "a SHA-256 in 64 lower-case hex digits", "cursor": serve.WantCursor, "event-id": "the id of an event, as it was sent",
+	"wait": "a duration from 0s to 60s",
 }
 
 // nonsense is a value that a parameter of this schema cannot have, and words that say what it can.

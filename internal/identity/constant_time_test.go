@@ -19,7 +19,7 @@ func TestSecretsAreComparedInConstantTime(t *testing.T) {
 	for _, c := range []struct{ file, function, call string }{
 		{"internal/identity/token.go", "TokenMatches", "subtle.ConstantTimeCompare"},
 		{"internal/link/tasks/token.go", "unwrap", "hmac.Equal"},
-		{"api/fetch.go", "whoseToken", "identity.TokenMatches"},
+		{"internal/httpapi/machines/fetch.go", "whoseToken", "identity.TokenMatches"},
 	} {
 		t.Run(c.function, func(t *testing.T) {
 			t.Parallel()

@@ -117,7 +117,8 @@ type sharded struct {
 
 func (s *server) nodeShards() sharded {
 	return sharded{
-		doing: "keep the schedules of the nodes", lane: laneNodes, every: s.cfg.Timing.Nodes, count: s.store.CountPairNodes, id: workflows.ScheduleNodes,
+		doing: "keep the schedules of the nodes", lane: laneNodes, every: s.cfg.Timing.Nodes, id: workflows.ScheduleNodes,
+		count: func(ctx context.Context) (int, error) { return s.store.CountPairNodes(ctx) },
 		duty: func(shard, shards int) duty {
 			return duty{workflow: workflows.TypeSweepNodes, args: []any{workflows.SweepNodesInput{Shard: shard, Shards: shards}}}
 		},
@@ -127,7 +128,8 @@ func (s *server) nodeShards() sharded {
 
 func (s *server) runtimeShards() sharded {
 	return sharded{
-		doing: "keep the schedules of the deployments", lane: laneRuntime, every: s.cfg.Timing.Runtime, count: s.store.CountDeployments, id: workflows.ScheduleRuntime,
+		doing: "keep the schedules of the deployments", lane: laneRuntime, every: s.cfg.Timing.Runtime, id: workflows.ScheduleRuntime,
+		count: func(ctx context.Context) (int, error) { return s.store.CountDeployments(ctx) },
 		duty: func(shard, shards int) duty {
 			return duty{workflow: workflows.TypeSyncRuntime, args: []any{workflows.SyncRuntimeInput{Shard: shard, Shards: shards}}}
 		},
