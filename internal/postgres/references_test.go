@@ -46,7 +46,7 @@ func TestReferences(t *testing.T) {
 		return key
 	}
 
-	t.Run("refuses and names who refers, until nobody does", func(t *testing.T) {
+	t.Run("refuses a deletion and names the referrer, until the last is gone", func(t *testing.T) {
 		t.Parallel()
 		b := bare(t)
 		gpu, cpu := pool(b, "gpu"), pool(b, "cpu")
