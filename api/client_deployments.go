@@ -11,13 +11,13 @@ import (
 
 // PutDeployment declares a deployment and has it run.
 func (c *Client) PutDeployment(ctx context.Context, name string, in DeploymentPut, m Mutation) (Accepted, error) {
-	return c.accepted(ctx, writeCall(http.MethodPut, m, in, "deployments", name))
+	return c.Put(ctx, ObjectKey{Kind: KindDeployment, Name: name}, in, m)
 }
 
 // StageDeployment declares a deployment without releasing anything: DeployDeployment does that
 // later.
 func (c *Client) StageDeployment(ctx context.Context, name string, in DeploymentPut, m Mutation) (Accepted, error) {
-	return c.accepted(ctx, writeCall(http.MethodPut, m, in, "deployments", name).released(ReleaseNone))
+	return c.Stage(ctx, ObjectKey{Kind: KindDeployment, Name: name}, in, m)
 }
 
 // DeployDeployment has run what is declared, as it was written last.
@@ -47,7 +47,7 @@ func (c *Client) EndedDeployments(ctx context.Context, p Page) (List[Object], er
 
 // PutPool declares a pool of nodes.
 func (c *Client) PutPool(ctx context.Context, name string, in PoolPut, m Mutation) (Accepted, error) {
-	return c.accepted(ctx, writeCall(http.MethodPut, m, in, "pools", name))
+	return c.Put(ctx, ObjectKey{Kind: KindPool, Name: name}, in, m)
 }
 
 // ReplicaQuery narrows a list of replicas; Ended adds those that have ended.

@@ -9,14 +9,12 @@ import (
 
 // PutFleet declares a fleet change and runs it.
 func (c *Client) PutFleet(ctx context.Context, name string, in FleetPut, m Mutation) (Accepted, error) {
-	return c.accepted(ctx, writeCall(http.MethodPut, m, in, "fleets", name))
+	return c.Put(ctx, ObjectKey{Kind: KindFleet, Name: name}, in, m)
 }
 
 // StageFleet declares a fleet change and runs nothing: its verb run does that later.
 func (c *Client) StageFleet(ctx context.Context, name string, in FleetPut, m Mutation) (Accepted, error) {
-	r := writeCall(http.MethodPut, m, in, "fleets", name)
-	r.query.Set("deploy", "false")
-	return c.accepted(ctx, r)
+	return c.Stage(ctx, ObjectKey{Kind: KindFleet, Name: name}, in, m)
 }
 
 // FleetVerbs are what can be asked of a fleet change.

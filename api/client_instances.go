@@ -13,14 +13,12 @@ import (
 
 // PutInstance declares an instance and starts its delivery.
 func (c *Client) PutInstance(ctx context.Context, key ObjectKey, in InstancePut, m Mutation) (Accepted, error) {
-	return c.accepted(ctx, writeCall(http.MethodPut, m, in, objectPath(key)...))
+	return c.Put(ctx, key, in, m)
 }
 
 // StageInstance declares an instance without releasing anything: deploy does that later.
 func (c *Client) StageInstance(ctx context.Context, key ObjectKey, in InstancePut, m Mutation) (Accepted, error) {
-	r := writeCall(http.MethodPut, m, in, objectPath(key)...)
-	r.query.Set("deploy", "false")
-	return c.accepted(ctx, r)
+	return c.Stage(ctx, key, in, m)
 }
 
 // Deploy brings the desired revision to the site's nodes.

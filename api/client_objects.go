@@ -37,25 +37,30 @@ func (c *Client) Delete(ctx context.Context, key ObjectKey, m Mutation) (Accepte
 	return c.accepted(ctx, writeCall(http.MethodDelete, m, nil, objectPath(key)...))
 }
 
-// Put declares an object by the body of the PUT of its kind, any value that encodes to it. The kinds that have methods
-// of their own here are checked by the compiler too.
+// Put declares an object of any kind; body is what its kind's PUT takes. That of an instance, a deployment or a fleet
+// change starts work.
 func (c *Client) Put(ctx context.Context, key ObjectKey, body any, m Mutation) (Accepted, error) {
 	return c.accepted(ctx, writeCall(http.MethodPut, m, body, objectPath(key)...))
 }
 
+// Stage declares an object like Put, and starts no work.
+func (c *Client) Stage(ctx context.Context, key ObjectKey, body any, m Mutation) (Accepted, error) {
+	return c.accepted(ctx, writeCall(http.MethodPut, m, body, objectPath(key)...).released(ReleaseNone))
+}
+
 // PutProject declares a project.
 func (c *Client) PutProject(ctx context.Context, name string, project ProjectPut, m Mutation) (Accepted, error) {
-	return c.accepted(ctx, writeCall(http.MethodPut, m, project, "projects", name))
+	return c.Put(ctx, ObjectKey{Kind: KindProject, Name: name}, project, m)
 }
 
 // PutSite declares a site.
 func (c *Client) PutSite(ctx context.Context, name string, site SitePut, m Mutation) (Accepted, error) {
-	return c.accepted(ctx, writeCall(http.MethodPut, m, site, "sites", name))
+	return c.Put(ctx, ObjectKey{Kind: KindSite, Name: name}, site, m)
 }
 
 // PutTemplate declares a template; no instance changes by it.
 func (c *Client) PutTemplate(ctx context.Context, name string, template TemplatePut, m Mutation) (Accepted, error) {
-	return c.accepted(ctx, writeCall(http.MethodPut, m, template, "templates", name))
+	return c.Put(ctx, ObjectKey{Kind: KindTemplate, Name: name}, template, m)
 }
 
 func (c *Client) accepted(ctx context.Context, r clientCall) (Accepted, error) {

@@ -1,10 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -58,10 +59,7 @@ func (c *cli) newApplyCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		a := &applier{cli: c, flags: &f, put: (*api.Client).PutInstance, putFleet: (*api.Client).PutFleet, putDeployment: (*api.Client).PutDeployment}
-		if !s.deploy {
-			a.put, a.putFleet, a.putDeployment = (*api.Client).StageInstance, (*api.Client).StageFleet, (*api.Client).StageDeployment
-		}
+		a := &applier{cli: c, flags: &f, deploy: s.deploy}
 		var targets []target
 		for _, m := range manifests {
 			targets = append(targets, target{key: m.key(), at: m.at, do: a.apply(m)})
@@ -124,7 +122,7 @@ func (c *cli) readManifests(files []string, use string) ([]*manifest, error) {
 // inOrder sorts manifests so that objects come after those that they refer to.
 func (c *cli) inOrder(manifests []*manifest) ([]*manifest, error) {
 	var sorted []*manifest
-	for _, kind := range c.declared {
+	for _, kind := range c.kinds {
 		var some []*manifest
 		for _, m := range manifests {
 			if m.key().Kind == kind.Kind {
@@ -163,77 +161,76 @@ func byComposition(templates []*manifest) ([]*manifest, error) {
 // applier writes manifests to the region.
 type applier struct {
 	*cli
-	flags    *mutationFlags
-	put      func(*api.Client, context.Context, fleet.ObjectKey, api.InstancePut, api.Mutation) (api.Accepted, error)
-	putFleet func(*api.Client, context.Context, string, api.FleetPut, api.Mutation) (api.Accepted, error)
-
-	putDeployment func(*api.Client, context.Context, string, api.DeploymentPut, api.Mutation) (api.Accepted, error)
+	flags  *mutationFlags
+	deploy bool
 }
 
 func (a *applier) apply(m *manifest) func(context.Context, *api.Client) (api.Accepted, error) {
 	return func(ctx context.Context, client *api.Client) (api.Accepted, error) {
-		return m.of.put(a, ctx, client, m)
-	}
-}
-
-// manifestKind is what apply does for a kind of objects.
-type manifestKind struct {
-	// check decodes the spec of a manifest and checks what it can without the region.
-	check func(m *manifest) error
-	put   func(a *applier, ctx context.Context, client *api.Client, m *manifest) (api.Accepted, error)
-}
-
-// manifestKind is what apply does for a kind: as for a plain one, unless the kind has a row of its own.
-func (c *cli) manifestKind(of fleet.ObjectKind) (row manifestKind, known bool) {
-	known = slices.ContainsFunc(c.declared, func(k fleet.DeclaredKind) bool { return k.Kind == of })
-	if row, own := manifestKinds()[of]; own {
-		return row, known
-	}
-	return manifestKind{check: (*manifest).checkPlain, put: (*applier).putPlain}, known
-}
-
-// manifestKinds has a row for each kind that the CLI knows more of than its names.
-func manifestKinds() map[fleet.ObjectKind]manifestKind {
-	return map[fleet.ObjectKind]manifestKind{
-		fleet.KindProject: {(*manifest).checkProject, func(a *applier, ctx context.Context, client *api.Client, m *manifest) (api.Accepted, error) {
-			return client.PutProject(ctx, m.Name, api.ProjectPut{Labels: m.Labels}, a.flags.mutation())
-		}},
-		fleet.KindSite: {(*manifest).checkSite, func(a *applier, ctx context.Context, client *api.Client, m *manifest) (api.Accepted, error) {
-			m.site.Project = first(m.site.Project, a.cli.flags.project)
-			return client.PutSite(ctx, m.Name, m.site, a.flags.mutation())
-		}},
-		fleet.KindPool: {(*manifest).checkPool, func(a *applier, ctx context.Context, client *api.Client, m *manifest) (api.Accepted, error) {
-			m.pool.Project = first(m.pool.Project, a.cli.flags.project)
-			return client.PutPool(ctx, m.Name, m.pool, a.flags.mutation())
-		}},
-		fleet.KindTemplate: {(*manifest).checkTemplate, func(a *applier, ctx context.Context, client *api.Client, m *manifest) (api.Accepted, error) {
-			m.template.Project = first(m.template.Project, a.cli.flags.project)
-			return client.PutTemplate(ctx, m.Name, m.template, a.flags.mutation())
-		}},
-		fleet.KindInstance: {(*manifest).checkInstance, (*applier).applyInstance},
-		fleet.KindDeployment: {(*manifest).checkDeployment, func(a *applier, ctx context.Context, client *api.Client, m *manifest) (api.Accepted, error) {
-			put := m.deployed.DeploymentPut
-			put.Project, put.Reason = first(put.Project, a.cli.flags.project), first(put.Reason, a.flags.reason)
-			return a.putDeployment(client, ctx, m.Name, put, a.flags.mutation())
-		}},
-		fleet.KindFleet: {(*manifest).checkFleet, func(a *applier, ctx context.Context, client *api.Client, m *manifest) (api.Accepted, error) {
-			m.fleet.Project, m.fleet.Reason = first(m.fleet.Project, a.cli.flags.project), first(m.fleet.Reason, a.flags.reason)
-			return a.putFleet(client, ctx, m.Name, m.fleet, a.flags.mutation())
-		}},
-	}
-}
-
-// applyInstance uploads the artifact first, so that the region knows what the spec refers to. A dry run uploads
-// nothing.
-func (a *applier) applyInstance(ctx context.Context, client *api.Client, m *manifest) (api.Accepted, error) {
-	in := m.instance.InstancePut
-	in.Project, in.Reason = first(in.Project, a.cli.flags.project), first(in.Reason, a.flags.reason)
-	if file := m.instance.ArtifactFile; file != "" && !a.flags.dryRun {
-		uploaded, err := a.uploadFile(ctx, client, m.path(file), api.Upload{Project: in.Project})
+		if err := a.upload(ctx, client, m); err != nil {
+			return api.Accepted{}, err
+		}
+		body, err := a.body(m)
 		if err != nil {
 			return api.Accepted{}, err
 		}
-		in.Artifact = uploaded.SHA256
+		if m.kind.works && !a.deploy {
+			return client.Stage(ctx, m.key(), body, a.flags.mutation())
+		}
+		return client.Put(ctx, m.key(), body, a.flags.mutation())
 	}
-	return a.put(client, ctx, m.key(), in, a.flags.mutation())
+}
+
+// upload sends the artifact of an instance first, so that the region knows what the spec refers to. A dry run uploads
+// nothing.
+func (a *applier) upload(ctx context.Context, client *api.Client, m *manifest) error {
+	file := m.instance.ArtifactFile
+	if file == "" || a.flags.dryRun {
+		return nil
+	}
+	uploaded, err := a.uploadFile(ctx, client, m.path(file), api.Upload{Project: a.projectOf(m)})
+	if err != nil {
+		return err
+	}
+	m.instance.Artifact = uploaded.SHA256
+	m.Spec, err = json.Marshal(m.instance.InstancePut)
+	return err
+}
+
+// body is what the PUT of the object takes: its spec, and what a manifest has beside it.
+func (a *applier) body(m *manifest) (json.RawMessage, error) {
+	beside := struct {
+		Project string            `json:"project,omitempty"`
+		Labels  map[string]string `json:"labels,omitempty"`
+		Reason  string            `json:"reason,omitempty"`
+	}{Project: a.projectOf(m), Labels: m.Labels}
+	var spec struct {
+		Reason *string `json:"reason"`
+	}
+	if m.kind.works && a.flags.reason != "" {
+		if err := json.Unmarshal(m.Spec, &spec); err != nil {
+			return nil, inSpec(err)
+		}
+		if spec.Reason == nil {
+			beside.Reason = a.flags.reason
+		}
+	}
+	head, err := json.Marshal(beside)
+	if err != nil {
+		return nil, err
+	}
+	rest := bytes.TrimSpace(bytes.TrimSpace(m.Spec)[1:]) // without its brace
+	if rest[0] != '}' && len(head) > len("{}") {
+		head[len(head)-1] = ','
+		return append(head, rest...), nil
+	}
+	return append(head[:len(head)-1], rest...), nil
+}
+
+// projectOf is the project that an object is declared in, "" for the region's default.
+func (c *cli) projectOf(m *manifest) string {
+	if m.kind.Kind == fleet.KindProject {
+		return ""
+	}
+	return first(m.Project, c.flags.project)
 }

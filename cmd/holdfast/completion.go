@@ -89,7 +89,7 @@ func (c *cli) completeKindAndNames(cmd *cobra.Command, args []string, prefix str
 		return c.namesOf(cmd.Context(), word, siteOf(cmd, prefix), prefix), noFiles
 	}
 	var words []string
-	for _, k := range c.kinds() {
+	for _, k := range c.allKinds() {
 		if cmd.Name() != "delete" || k.object != "" || k.name == kindReplica {
 			words = append(words, k.name, k.plural)
 		}

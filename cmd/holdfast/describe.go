@@ -74,14 +74,8 @@ func (c *cli) describe(ctx context.Context, client *api.Client, k kind, name str
 		return err
 	}
 	c.describeObject(o, etag)
-	if k.object == fleet.KindInstance {
-		return c.describeInstance(ctx, client, key, o)
-	}
-	if k.object == fleet.KindFleet {
-		return c.describeFleet(ctx, client, o)
-	}
-	if k.object == fleet.KindDeployment {
-		return c.describeDeployment(ctx, client, o)
+	if k.describe != nil {
+		return k.describe(c, ctx, client, o)
 	}
 	return c.section("Status", o.Status)
 }
@@ -111,7 +105,7 @@ func (c *cli) describeObject(o api.Object, etag string) {
 }
 
 // describeInstance writes its state on each node, and its last deliveries.
-func (c *cli) describeInstance(ctx context.Context, client *api.Client, key fleet.ObjectKey, o api.Object) error {
+func (c *cli) describeInstance(ctx context.Context, client *api.Client, o api.Object) error {
 	_, s := instanceOf(o)
 	fmt.Fprintf(c.stdout, "\nPhase:          %s (of generation %d)\n", clean(s.Phase), s.ObservedGeneration)
 	fmt.Fprintf(c.stdout, "Revision:       %d deployed, %d desired, hash %s\n", s.Revision, s.DesiredRevision, clean(first(string(s.RevisionHash), "none")))
@@ -127,7 +121,7 @@ func (c *cli) describeInstance(ctx context.Context, client *api.Client, key flee
 	for _, d := range s.Conditions {
 		conditions.add([]string{d.Type, d.Status, d.Reason, d.Message, stamp(d.Since)})
 	}
-	history, err := deliveriesView(ctx, client, key, describedDeliveries)
+	history, err := deliveriesView(ctx, client, fleet.InstanceKey(fleet.SiteName(o.Site), fleet.InstanceName(o.Name)), describedDeliveries)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/declare"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
@@ -19,6 +20,7 @@ type kind struct {
 	header       []string
 	list         func(context.Context, *cli, *api.Client, listing) ([]item, string, error)
 	one          func(context.Context, *cli, *api.Client, string) (item, error)
+	describe     func(*cli, context.Context, *api.Client, api.Object) error // of a declared object, nil for its status
 }
 
 // listing restricts a list.
@@ -30,34 +32,69 @@ type listing struct {
 	ended            bool
 }
 
-// kinds are all of them: a declared kind without a row of its own shows what every object has.
-func (c *cli) kinds() []kind {
-	all := []kind{
-		declared(fleet.KindProject, []string{"NAME", "GENERATION", "UPDATED"}, simpleCells),
-		declared(fleet.KindSite, []string{"NAME", "PROJECT", "NODES", "ACTIVE", "EPOCH", "LEASE", "ISOLATION", "GENERATION", "UPDATED"}, siteCells),
-		declared(fleet.KindTemplate, []string{"NAME", "PROJECT", "GENERATION", "UPDATED"}, templateCells),
-		declared(fleet.KindInstance, instanceHeader, instanceCells),
-		declared(fleet.KindDeployment, deploymentHeader, deploymentCells),
-		declared(fleet.KindFleet, fleetHeader, fleetCells),
-		declared(fleet.KindPool, poolHeader, poolCells),
-		{name: "node", plural: "nodes", header: nodeHeader, list: listNodes, one: oneNode},
-		{name: "module", plural: "modules", header: moduleHeader, list: listModules, one: oneModule},
-		{name: "operation", plural: "operations", header: operationHeader, list: listOperations, one: oneOperation},
-		{name: "provider", plural: "providers", header: providerHeader, list: listProviders, one: oneProvider},
-		{name: kindReplica, plural: "replicas", header: replicaHeader, list: listReplicas, one: oneReplica},
-		{name: "refusal", plural: "refusals", header: refusalHeader, list: listRefusals, one: noRefusal},
+// declaredKind is what the command line does for one kind of declared objects. A plain kind needs only its row.
+type declaredKind struct {
+	fleet.DeclaredKind
+	// header and cells are its table; nil shows what every object has.
+	header []string
+	cells  func(*cli, api.Object) []string
+	// describe shows an object below its spec; nil shows its status.
+	describe func(*cli, context.Context, *api.Client, api.Object) error
+	// check decodes the spec of a manifest and checks what it can without the region; nil takes any object.
+	check func(*manifest) error
+	// works: a PUT starts work, so it takes a reason and can be staged.
+	works bool
+}
+
+// declaredKinds adds to the rows of kinds what the command line does for them.
+func declaredKinds(rows fleet.KindTable) []declaredKind {
+	parts := map[fleet.ObjectKind]declaredKind{
+		fleet.KindProject: {
+			header: []string{"NAME", "GENERATION", "UPDATED"}, cells: projectCells, check: (*manifest).checkProject,
+		},
+		fleet.KindSite: {
+			header: []string{"NAME", "PROJECT", "NODES", "ACTIVE", "EPOCH", "LEASE", "ISOLATION", "GENERATION", "UPDATED"},
+			cells:  siteCells, check: checkPlain(declare.Site),
+		},
+		fleet.KindPool:     {header: poolHeader, cells: poolCells, check: checkPlain(declare.Pool)},
+		fleet.KindTemplate: {check: (*manifest).checkTemplate},
+		fleet.KindInstance: {
+			header: instanceHeader, cells: instanceCells, describe: (*cli).describeInstance, check: (*manifest).checkInstance, works: true,
+		},
+		fleet.KindDeployment: {
+			header: deploymentHeader, cells: deploymentCells, describe: (*cli).describeDeployment, check: (*manifest).checkDeployment, works: true,
+		},
+		fleet.KindFleet: {
+			header: fleetHeader, cells: fleetCells, describe: (*cli).describeFleet, check: (*manifest).checkFleet, works: true,
+		},
 	}
-	for _, k := range c.declared {
-		if !slices.ContainsFunc(all, func(known kind) bool { return known.object == k.Kind }) {
-			all = append(all, declared(k.Kind, []string{"NAME", "PROJECT", "GENERATION", "UPDATED"}, templateCells))
-		}
+	all := make([]declaredKind, len(rows))
+	for i, row := range rows {
+		all[i] = parts[row.Kind]
+		all[i].DeclaredKind = row
 	}
 	return all
 }
 
+// allKinds gives every kind that get and describe show.
+func (c *cli) allKinds() []kind {
+	var all []kind
+	for _, k := range c.kinds {
+		all = append(all, declared(k))
+	}
+	return append(all,
+		kind{name: "node", plural: "nodes", header: nodeHeader, list: listNodes, one: oneNode},
+		kind{name: "module", plural: "modules", header: moduleHeader, list: listModules, one: oneModule},
+		kind{name: "operation", plural: "operations", header: operationHeader, list: listOperations, one: oneOperation},
+		kind{name: "provider", plural: "providers", header: providerHeader, list: listProviders, one: oneProvider},
+		kind{name: kindReplica, plural: "replicas", header: replicaHeader, list: listReplicas, one: oneReplica},
+		kind{name: "refusal", plural: "refusals", header: refusalHeader, list: listRefusals, one: noRefusal},
+	)
+}
+
 // kindOf finds a kind by its name or plural, ignoring case.
 func (c *cli) kindOf(word string) (kind, error) {
-	all := c.kinds()
+	all := c.allKinds()
 	i := slices.IndexFunc(all, func(k kind) bool {
 		return strings.EqualFold(word, k.name) || strings.EqualFold(word, k.plural)
 	})
@@ -72,13 +109,17 @@ func (c *cli) kindOf(word string) (kind, error) {
 }
 
 // declared is a kind of declared objects; their tables differ only in the cells.
-func declared(of fleet.ObjectKind, header []string, cells func(*cli, api.Object) []string) kind {
+func declared(k declaredKind) kind {
+	of := k.Kind
+	if k.cells == nil {
+		k.header, k.cells = []string{"NAME", "PROJECT", "GENERATION", "UPDATED"}, plainCells
+	}
 	show := func(c *cli, o api.Object) item {
 		key := fleet.ObjectKey{Kind: of, Scope: o.Site, Name: o.Name}
-		return item{name: key.String(), value: o, cells: cells(c, o)}
+		return item{name: key.String(), value: o, cells: k.cells(c, o)}
 	}
 	return kind{
-		name: string(of), plural: of.Declared().Plural, object: of, header: header,
+		name: string(of), plural: k.Plural, object: of, header: k.header, describe: k.describe,
 		list: func(ctx context.Context, c *cli, client *api.Client, in listing) ([]item, string, error) {
 			list := listObjects
 			if in.ended && of == fleet.KindDeployment {
@@ -165,11 +206,11 @@ func collect[T any](limit int, page func(api.Page) (api.List[T], error)) ([]T, s
 	}
 }
 
-func simpleCells(c *cli, o api.Object) []string {
+func projectCells(c *cli, o api.Object) []string {
 	return []string{o.Name, number(o.Generation), c.ago(o.UpdatedAt)}
 }
 
-func templateCells(c *cli, o api.Object) []string {
+func plainCells(c *cli, o api.Object) []string {
 	return []string{o.Name, o.Project, number(o.Generation), c.ago(o.UpdatedAt)}
 }
 

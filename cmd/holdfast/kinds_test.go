@@ -11,17 +11,17 @@ import (
 // Every kind that can be declared can be applied, listed and described.
 func TestKindsAreKnown(t *testing.T) {
 	t.Parallel()
-	require.Len(t, manifestKinds(), len(fleet.DeclaredKinds()))
-	for _, k := range fleet.DeclaredKinds() {
-		require.NotNil(t, manifestKinds()[k.Kind].check, k.Kind)
-		require.NotNil(t, manifestKinds()[k.Kind].put, k.Kind)
-		shown, err := (&cli{}).kindOf(k.Plural)
+	c := &cli{kinds: declaredKinds(fleet.DeclaredKinds())}
+	for _, k := range c.kinds {
+		require.NotNil(t, k.check, k.Kind)
+		require.Equal(t, k.cells == nil, k.header == nil, k.Kind)
+		shown, err := c.kindOf(k.Plural)
 		require.NoError(t, err)
 		require.Equal(t, k.Kind, shown.object)
 	}
 }
 
-// A plain kind that is registered is applied, planned, listed, described, completed and deleted without another edit.
+// N107: a plain kind that is registered is applied, planned, listed, described, completed and deleted without another edit.
 func TestRegisteredKind(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t)
@@ -35,14 +35,17 @@ func TestRegisteredKind(t *testing.T) {
 	s.registered = fleet.KindTable{{Kind: "gadget", Title: "Gadget", Plural: "gadgets"}}
 	require.Contains(t, s.ok("apply", "-f", manifest).stdout, "gadget/g1 applied, generation 1")
 	require.Equal(t, []string{"PUT gadgets/g1"}, r.changes())
-	require.JSONEq(t, `{"site":"plant-1","size":2,"project":"press","labels":{"line":"a"}}`, r.last().body)
+	require.Equal(t, `{"project":"press","labels":{"line":"a"},"site":"plant-1","size":2}`, r.last().body)
+	s.ok("apply", "-f", manifest, "--deploy=false", "--reason", "it starts no work")
+	require.Equal(t, r.arrived()[0].body, r.last().body)
+	require.Empty(t, r.last().query)
 	require.Contains(t, s.ok("get", "gadgets").stdout, "g1")
 	require.Contains(t, s.ok("get", "gadget", "-o", "json").stdout, `"plant-1"`)
 	require.Contains(t, s.ok("describe", "gadget", "g1").stdout, "plant-1")
 	require.Contains(t, s.ok("__complete", "delete", "g").stdout, "gadgets")
 	require.Contains(t, s.ok("__complete", "get", "gadgets", "").stdout, "g1")
 	s.ok("delete", "gadget", "g1")
-	require.Equal(t, []string{"PUT gadgets/g1", "DELETE gadgets/g1"}, r.changes())
+	require.Equal(t, []string{"PUT gadgets/g1", "PUT gadgets/g1", "DELETE gadgets/g1"}, r.changes())
 
 	bad := s.run("apply", "-f", write(t, "bad.yaml", "kind: Gadget\nname: g1\nspec: {project: press}\n"))
 	require.Contains(t, bad.stderr, "move project and labels out of spec")

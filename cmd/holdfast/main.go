@@ -49,7 +49,7 @@ type process struct {
 
 // run executes one command line and returns its exit code.
 func run(ctx context.Context, p process) int {
-	c := &cli{process: p}
+	c := &cli{process: p, kinds: declaredKinds(p.declared)}
 	root := newRootCommand(c)
 	root.SetArgs(p.args)
 	root.SetIn(p.stdin)

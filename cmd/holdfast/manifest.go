@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
 
 	"golang.org/x/sync/errgroup"
 
@@ -27,18 +26,15 @@ type manifest struct {
 	Labels  map[string]string `json:"labels"`
 	Spec    json.RawMessage   `json:"spec"`
 
+	kind declaredKind // without a title if it is unknown
+
 	at  string // file:line
 	dir string // directory that file names in the spec are relative to
 
-	// Spec was decoded into one of these.
-	site     api.SitePut
+	// Spec was decoded into one of these. It has the region's format: the contents of files that were named.
 	template api.TemplatePut
 	instance instanceManifest
-	fleet    api.FleetPut
-	pool     api.PoolPut
 	deployed deploymentManifest
-	plain    map[string]json.RawMessage
-	of       manifestKind
 	// artifactSize is the size of the file named in artifactFile.
 	artifactSize int64
 }
@@ -62,7 +58,7 @@ type deploymentFile struct {
 }
 
 func (m *manifest) key() fleet.ObjectKey {
-	return fleet.ObjectKind(strings.ToLower(m.Kind)).Declared().NewKey(m.Site, m.Name)
+	return m.kind.NewKey(m.Site, m.Name)
 }
 
 // readDocuments reads a file, all manifest files of a directory ordered by name, or stdin if it is "-".

@@ -2,13 +2,13 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -27,6 +27,11 @@ func (c *cli) readManifest(d documents.Document) (*manifest, error) {
 	if err := strictly(d.Data, m); err != nil {
 		return nil, fmt.Errorf("%s: %w", d.At, err)
 	}
+	name := fleet.ObjectKind(strings.ToLower(m.Kind))
+	m.kind.DeclaredKind = name.Declared()
+	if i := slices.IndexFunc(c.kinds, func(k declaredKind) bool { return k.Kind == name }); i >= 0 {
+		m.kind = c.kinds[i]
+	}
 	if err := m.check(c); err != nil {
 		return nil, fmt.Errorf("%s: %s: %w", d.At, m.key(), err)
 	}
@@ -37,7 +42,6 @@ func (m *manifest) check(c *cli) error {
 	if m.Kind == "" {
 		return errors.New("kind is required: use " + c.declared.Titles())
 	}
-	key := m.key()
 	if err := fleet.ValidateName("name", m.Name); err != nil {
 		return err
 	}
@@ -49,17 +53,45 @@ func (m *manifest) check(c *cli) error {
 	if err := fleet.ValidateLabels("labels", m.Labels); err != nil {
 		return err
 	}
-	if m.Site != "" && !key.Kind.Declared().OfSite {
+	if m.Site != "" && !m.kind.OfSite {
 		return fmt.Errorf("site: only an Instance has a site")
 	}
-	if len(m.Spec) == 0 {
+	if len(m.Spec) == 0 || string(m.Spec) == "null" {
 		m.Spec = json.RawMessage("{}")
 	}
-	var known bool
-	if m.of, known = c.manifestKind(key.Kind); !known {
+	switch {
+	case m.kind.Title == "":
 		return fmt.Errorf("unknown kind %.40q; use %s", m.Kind, c.declared.Titles())
+	case m.kind.check == nil:
+		return m.checkObject()
 	}
-	return m.of.check(m)
+	return m.kind.check(m)
+}
+
+// checkObject leaves the spec to the region.
+func (m *manifest) checkObject() error {
+	var spec map[string]json.RawMessage
+	if err := strictly(m.Spec, &spec); err != nil {
+		return inSpec(err)
+	}
+	if spec["project"] != nil || spec["labels"] != nil {
+		return errBeside
+	}
+	return nil
+}
+
+// checkPlain is the check of a plain kind, by the function that makes its spec.
+func checkPlain[P, S any](of func(P) (S, error)) func(*manifest) error {
+	return func(m *manifest) error {
+		var put P
+		if err := strictly(m.Spec, &put); err != nil {
+			return inSpec(err)
+		}
+		if err := m.checkObject(); err != nil {
+			return err
+		}
+		return checked(of(put))
+	}
 }
 
 func (m *manifest) checkProject() error {
@@ -69,49 +101,14 @@ func (m *manifest) checkProject() error {
 	return inSpec(strictly(m.Spec, &struct{}{}))
 }
 
-// checkPlain leaves the spec of a plain kind to the region.
-func (m *manifest) checkPlain() error {
-	if err := strictly(m.Spec, &m.plain); err != nil {
-		return inSpec(err)
-	}
-	for _, name := range []string{"project", "labels"} {
-		if _, inside := m.plain[name]; inside {
-			return errors.New("spec: move project and labels out of spec, to the top level")
-		}
-	}
-	return nil
-}
-
-// putPlain declares an object of a plain kind: its body is the spec, with project and labels.
-func (a *applier) putPlain(ctx context.Context, client *api.Client, m *manifest) (api.Accepted, error) {
-	body := map[string]any{"project": first(m.Project, a.cli.flags.project), "labels": m.Labels}
-	for name, value := range m.plain {
-		body[name] = value
-	}
-	return client.Put(ctx, m.key(), body, a.flags.mutation())
-}
-
-func (m *manifest) checkSite() error {
-	if err := strictly(m.Spec, &m.site); err != nil {
-		return inSpec(err)
-	}
-	if err := m.adopt(&m.site.Project, &m.site.Labels); err != nil {
-		return err
-	}
-	return checked(declare.Site(m.site))
-}
-
 func (m *manifest) checkTemplate() error {
 	if err := strictly(m.Spec, &m.template); err != nil {
 		return inSpec(err)
 	}
-	if err := m.adopt(&m.template.Project, &m.template.Labels); err != nil {
-		return err
+	if m.template.Project != "" || m.template.Labels != nil {
+		return errBeside
 	}
-	if len(m.template.Base) == 0 {
-		return errors.New("spec: base is required")
-	}
-	return checked(declare.Template(m.Name, m.template))
+	return inSpec(declare.CheckTemplate(m.Name, m.template))
 }
 
 func (m *manifest) checkInstance() error {
@@ -122,8 +119,8 @@ func (m *manifest) checkInstance() error {
 	if err := strictly(m.Spec, in); err != nil {
 		return inSpec(err)
 	}
-	if err := m.adopt(&in.Project, &in.Labels); err != nil {
-		return err
+	if in.Project != "" || in.Labels != nil {
+		return errBeside
 	}
 	if err := m.readFiles(); err != nil {
 		return inSpec(err)
@@ -132,13 +129,14 @@ func (m *manifest) checkInstance() error {
 }
 
 func (m *manifest) checkFleet() error {
-	if err := strictly(m.Spec, &m.fleet); err != nil {
+	var put api.FleetPut
+	if err := strictly(m.Spec, &put); err != nil {
 		return inSpec(err)
 	}
-	if err := m.adopt(&m.fleet.Project, &m.fleet.Labels); err != nil {
-		return err
+	if put.Project != "" || put.Labels != nil {
+		return errBeside
 	}
-	return inSpec(declare.CheckFleet(m.fleet))
+	return inSpec(declare.CheckFleet(put))
 }
 
 // readFiles replaces configFile and artifactFile with config and artifact.
@@ -157,9 +155,21 @@ func (m *manifest) readFiles() error {
 		}
 		in.Config = data
 	}
-	if in.ArtifactFile == "" {
+	if in.ArtifactFile != "" {
+		if err := m.hashArtifact(); err != nil {
+			return err
+		}
+	}
+	if in.ConfigFile == "" && in.ArtifactFile == "" {
 		return nil
 	}
+	var err error
+	m.Spec, err = json.Marshal(in.InstancePut)
+	return err
+}
+
+func (m *manifest) hashArtifact() error {
+	in := &m.instance
 	if in.Artifact != "" {
 		return errors.New("give either artifact or artifactFile")
 	}
@@ -180,14 +190,7 @@ func (m *manifest) path(name string) string {
 	return filepath.Join(m.dir, name)
 }
 
-// adopt copies project and labels, which are next to the spec, into the body of the PUT.
-func (m *manifest) adopt(project *string, labels *map[string]string) error {
-	if *project != "" || *labels != nil {
-		return errors.New("spec: move project and labels out of spec, to the top level")
-	}
-	*project, *labels = m.Project, m.Labels
-	return nil
-}
+var errBeside = errors.New("spec: move project and labels out of spec, to the top level")
 
 // inSpec prefixes the place of an error with "spec".
 func inSpec(err error) error {

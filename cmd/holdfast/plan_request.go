@@ -39,17 +39,9 @@ func (c *cli) request(m *manySettings, use, reason string) (*savedPlan, error) {
 	for i, one := range manifests {
 		key := one.key()
 		s.at[api.PlanKey{Kind: string(key.Kind), Site: key.Scope, Name: key.Name}] = one.at
-		o := api.Manifest{Kind: string(key.Kind), Name: key.Name, Site: key.Scope, Project: one.Project, Labels: one.Labels, Spec: one.Spec}
-		if key.Kind != fleet.KindProject {
-			o.Project = first(o.Project, c.flags.project)
-		}
-		if key.Kind == fleet.KindInstance {
-			if err := s.addInstance(one, &o); err != nil {
-				return nil, err
-			}
-		}
-		if key.Kind == fleet.KindDeployment {
-			if err := addDeployment(one, &o); err != nil {
+		o := api.Manifest{Kind: string(key.Kind), Name: key.Name, Site: key.Scope, Project: c.projectOf(one), Labels: one.Labels, Spec: one.Spec}
+		if one.instance.ArtifactFile != "" {
+			if err := s.addArtifact(one, o.Project); err != nil {
 				return nil, err
 			}
 		}
@@ -58,26 +50,14 @@ func (c *cli) request(m *manySettings, use, reason string) (*savedPlan, error) {
 	return s, nil
 }
 
-// addInstance replaces file names with their contents.
-func (s *savedPlan) addInstance(m *manifest, o *api.Manifest) error {
-	if m.instance.ArtifactFile == "" && m.instance.ConfigFile == "" {
-		return nil // the spec has the region's format
-	}
-	in := m.instance.InstancePut
-	in.Project, in.Labels = "", nil // they are next to the spec
-	var err error
-	if o.Spec, err = json.Marshal(in); err != nil {
-		return fmt.Errorf("%s: %w", m.at, err)
-	}
-	if m.instance.ArtifactFile == "" {
-		return nil
-	}
+// addArtifact has a file uploaded before the objects are applied.
+func (s *savedPlan) addArtifact(m *manifest, project string) error {
 	path, err := filepath.Abs(m.path(m.instance.ArtifactFile))
 	if err != nil {
 		return fmt.Errorf("%s: %w", m.at, err)
 	}
-	s.Request.Artifacts = append(s.Request.Artifacts, api.Artifact{SHA256: in.Artifact, Size: m.artifactSize})
-	s.Uploads = append(s.Uploads, savedUpload{Path: path, Project: o.Project, SHA256: in.Artifact})
+	s.Request.Artifacts = append(s.Request.Artifacts, api.Artifact{SHA256: m.instance.Artifact, Size: m.artifactSize})
+	s.Uploads = append(s.Uploads, savedUpload{Path: path, Project: project, SHA256: m.instance.Artifact})
 	return nil
 }
 

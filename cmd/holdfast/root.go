@@ -16,7 +16,8 @@ type cli struct {
 	flags   globalFlags
 	started bool // a command started: later errors are not about usage
 	cancel  context.CancelFunc
-	picture *progress // what is currently drawn on the terminal
+	picture *progress      // what is currently drawn on the terminal
+	kinds   []declaredKind // in the order of an apply
 }
 
 // globalFlags are flags of every command.

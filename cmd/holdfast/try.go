@@ -100,9 +100,9 @@ func (c *cli) newTrial(client *api.Client, m *manifest) (*trial, error) {
 	ending := "-trial-" + hex.EncodeToString(number[:])
 	name := strings.TrimRight(m.Name[:min(len(m.Name), maxName-len(ending))], "-") + ending
 	put := m.deployed.DeploymentPut
-	put.Project, put.Reason = first(put.Project, c.flags.project), "a trial of "+m.Name
+	put.Project, put.Reason = c.projectOf(m), "a trial of "+m.Name
 	put.State, put.Replicas = fleet.StateStarted, api.Exactly(1)
-	put.Labels = maps.Clone(put.Labels)
+	put.Labels = maps.Clone(m.Labels)
 	if put.Labels == nil {
 		put.Labels = map[string]string{}
 	}

@@ -6,8 +6,8 @@ type Circle struct {
 	Part     int // index of the reference in its parts
 }
 
-// ByComposition orders templates so that each comes after the templates it includes. Parts holds the names that
-// each template includes; at finds the index of a name, if it is one of these templates.
+// ByComposition orders templates so that each comes after the templates it includes, or any objects by a relation like
+// it. Parts holds the names that each template includes; at finds the index of a name, if it is one of these templates.
 func ByComposition(parts [][]string, at func(name string) (place int, found bool)) (order []int, circles []Circle) {
 	v := &compositions{parts: parts, at: at, done: make([]bool, len(parts)), under: make([]bool, len(parts))}
 	for i := range parts {

@@ -28,11 +28,19 @@ const MaxDeployment = 8 << 20
 // Deployment checks a declaration and generates what nodes are to run of it.
 func Deployment(by *definition.Registry, put api.DeploymentPut) (Made, error) {
 	m := Made{Files: map[fleet.Hash]string{}}
-	if err := checkBounds(put.Replicas); err != nil {
+	if err := checkPut(put); err != nil {
 		return m, err
 	}
 	m.Spec = deploymentSpecOf(put, m.Files).WithDefaults()
 	return m, m.Generate(by)
+}
+
+// checkPut refuses what the spec does not show.
+func checkPut(put api.DeploymentPut) error {
+	if err := CheckTexts(put.Labels, put.Reason); err != nil {
+		return err
+	}
+	return checkBounds(put.Replicas)
 }
 
 // checkBounds refuses a bound that is none, and those that contradict each other: in a spec a first count
@@ -54,7 +62,7 @@ func (m *Made) Generate(by *definition.Registry) error {
 
 // CheckDeployment refuses what is wrong in a declaration whatever the settings of the region.
 func CheckDeployment(put api.DeploymentPut) error {
-	if err := checkBounds(put.Replicas); err != nil {
+	if err := checkPut(put); err != nil {
 		return err
 	}
 	return ofPut(definition.Check(deploymentSpecOf(put, map[fleet.Hash]string{})))

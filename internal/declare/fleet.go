@@ -2,6 +2,7 @@ package declare
 
 import (
 	"bytes"
+	"encoding/json"
 	"strconv"
 	"time"
 
@@ -25,7 +26,10 @@ func Fleet(put api.FleetPut, patch []byte) (fleet.FleetSpec, error) {
 				WithHint("a patch is merged over the overrides of each instance, or over its config")
 		}
 	}
-	if err := CheckGeneration("/change/templateGeneration", put.Change.TemplateGeneration); err != nil {
+	if err := CheckTexts(put.Labels, put.Reason); err != nil {
+		return spec, err
+	}
+	if err := checkGeneration("/change/templateGeneration", put.Change.TemplateGeneration); err != nil {
 		return spec, err
 	}
 	if err := spec.Validate(); err != nil {
@@ -36,16 +40,21 @@ func Fleet(put api.FleetPut, patch []byte) (fleet.FleetSpec, error) {
 
 // CheckFleet refuses what is wrong in a fleet change, its patch in it.
 func CheckFleet(put api.FleetPut) error {
-	patch := bytes.TrimSpace(put.Change.Patch)
-	if len(patch) == 0 || string(patch) == "null" {
-		patch = nil
-	}
-	_, err := Fleet(put, patch)
+	_, err := Fleet(put, document(put.Change.Patch))
 	return err
 }
 
-// CheckGeneration checks the generation of a template that something is pinned to.
-func CheckGeneration(field string, n int64) error {
+// document is a part of a body as the region reads it: nil where there is none.
+func document(raw json.RawMessage) []byte {
+	raw = bytes.TrimSpace(raw)
+	if len(raw) == 0 || string(raw) == "null" {
+		return nil
+	}
+	return raw
+}
+
+// checkGeneration checks the generation of a template that something is pinned to.
+func checkGeneration(field string, n int64) error {
 	if n < 0 {
 		return fleet.Errorf(fleet.Invalid, "invalid templateGeneration %d: want 1 or more, or omit it for the newest", n).At(field)
 	}

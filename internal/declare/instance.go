@@ -8,19 +8,11 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// CheckPin checks the generation of the template of an instance.
-func CheckPin(put api.InstancePut) error {
-	if put.TemplateGeneration > 0 && put.Template == "" {
-		return fleet.Errorf(fleet.Invalid, "templateGeneration %d needs a template: give template, or omit templateGeneration", put.TemplateGeneration).At("/templateGeneration")
-	}
-	return CheckGeneration("/templateGeneration", put.TemplateGeneration)
-}
-
 // Documents are the parts of a request that may be large, as they were sent.
 type Documents struct{ Config, Overrides []byte }
 
-// Instance is the spec of an instance without the names of its bodies.
-func Instance(put api.InstancePut, doc Documents, site fleet.SiteSpec) fleet.InstanceSpec {
+// Instance makes the spec of an instance at a site, without the names of its bodies.
+func Instance(put api.InstancePut, doc Documents, site fleet.SiteSpec) (fleet.InstanceSpec, error) {
 	spec := fleet.InstanceSpec{
 		Template: fleet.TemplateName(put.Template), TemplateGeneration: put.TemplateGeneration,
 		Enabled: put.Enabled == nil || *put.Enabled, Durability: put.Durability, Run: put.Run,
@@ -36,23 +28,36 @@ func Instance(put api.InstancePut, doc Documents, site fleet.SiteSpec) fleet.Ins
 		spec.Artifact = &fleet.Content{Kind: fleet.ContentArtifact, Hash: put.Artifact}
 	}
 	spec.Durability = DurabilityOf(put.Durability, site)
-	return spec
+	if err := spec.Validate(); err != nil {
+		return spec, err
+	}
+	return spec, checkInstance(put)
 }
 
-// CheckInstance refuses what is wrong in a declaration whatever its site and its project.
-func CheckInstance(put api.InstancePut) error {
-	if err := CheckPin(put); err != nil {
+// checkInstance refuses what the spec does not show.
+func checkInstance(put api.InstancePut) error {
+	if err := CheckTexts(put.Labels, put.Reason); err != nil {
 		return err
 	}
-	return Instance(put, Documents{Config: given(put.Config), Overrides: given(put.Overrides)}, fleet.SiteSpec{}).Validate()
+	if put.TemplateGeneration > 0 && put.Template == "" {
+		return fleet.Errorf(fleet.Invalid, "templateGeneration %d needs a template: give template, or omit templateGeneration", put.TemplateGeneration).At("/templateGeneration")
+	}
+	if put.Artifact != "" {
+		if err := fleet.ValidateHash("/artifact", put.Artifact); err != nil {
+			return err
+		}
+	}
+	return checkGeneration("/templateGeneration", put.TemplateGeneration)
 }
 
-// given is a part of a request, nil for one that was left out.
-func given(body json.RawMessage) []byte {
-	if len(body) == 0 {
-		return nil
+// CheckInstance refuses what is wrong in a declaration whatever its site.
+func CheckInstance(put api.InstancePut) error {
+	spec, err := Instance(put, Documents{document(put.Config), document(put.Overrides)}, fleet.SiteSpec{})
+	if err != nil {
+		return err
 	}
-	return body
+	_, _, err = RunSection(spec.Run, fleet.ProjectName(put.Project))
+	return err
 }
 
 // DurabilityOf is what was asked for, or what suits the site.

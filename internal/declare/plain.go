@@ -41,13 +41,22 @@ func ofPool(err error) error {
 	return err
 }
 
-// Template makes the spec of the template of a name, without its base.
-func Template(name string, put api.TemplatePut) (fleet.TemplateSpec, error) {
+// Template makes the spec of the template of a name, without the name of its base.
+func Template(name string, put api.TemplatePut, base []byte) (fleet.TemplateSpec, error) {
 	spec := fleet.TemplateSpec{Secrets: put.Secrets}
 	for _, pin := range put.Compositions {
 		spec.Compositions = append(spec.Compositions, fleet.TemplatePin{Name: fleet.TemplateName(pin)})
 	}
+	if base == nil {
+		return spec, fleet.Errorf(fleet.Invalid, "base is required").At("/base")
+	}
 	return spec, spec.Validate(fleet.TemplateName(name))
+}
+
+// CheckTemplate refuses what is wrong in a template, its base in it.
+func CheckTemplate(name string, put api.TemplatePut) error {
+	_, err := Template(name, put, document(put.Base))
+	return err
 }
 
 // PlainSite is what the body of a site says.

@@ -61,7 +61,8 @@ type Reference struct {
 	Field string
 }
 
-// Referrer is a spec that refers to other objects. An object is written only while all of them are declared.
+// Referrer is a spec that refers to other objects. An object is written only while all of them are declared,
+// and none of them is deleted while it refers to them.
 type Referrer interface{ References() []Reference }
 
 // ReferencesOf gives what a spec refers to.

@@ -124,9 +124,6 @@ func (s *server) deploymentFrom(ctx context.Context, in *putDeploymentInput, raw
 	if err := serve.Decode(raw, &put); err != nil {
 		return deployments.DeploymentPut{}, err
 	}
-	if err := declare.CheckTexts(put.Labels, put.Reason); err != nil {
-		return deployments.DeploymentPut{}, err
-	}
 	made, err := declare.Deployment(s.definitions, put)
 	if err != nil {
 		return deployments.DeploymentPut{}, err

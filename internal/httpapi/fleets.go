@@ -70,9 +70,6 @@ func (s *server) fleetFrom(ctx context.Context, in *putFleetInput, raw []byte) (
 	if err != nil {
 		return p, err
 	}
-	if err := declare.CheckTexts(put.Labels, put.Reason); err != nil {
-		return p, err
-	}
 	if p.Spec, err = declare.Fleet(put, patch); err != nil {
 		return p, err
 	}

@@ -108,9 +108,6 @@ func (s *server) changeFrom(ctx context.Context, key fleet.ObjectKey, in *putIns
 	if err := serve.Envelope(raw, map[string]*[]byte{"config": &doc.Config, "overrides": &doc.Overrides}, &put); err != nil {
 		return c, err
 	}
-	if err := declare.CheckTexts(put.Labels, put.Reason); err != nil {
-		return c, err
-	}
 	site, err := s.siteFor(ctx, key)
 	if err != nil {
 		return c, err
@@ -122,11 +119,7 @@ func (s *server) changeFrom(ctx context.Context, key fleet.ObjectKey, in *putIns
 		return c, err
 	}
 	c.Labels, c.Reason = put.Labels, put.Reason
-	c.Spec = declare.Instance(put, doc, site)
-	if err := c.Spec.Validate(); err != nil {
-		return c, err
-	}
-	if err := declare.CheckPin(put); err != nil {
+	if c.Spec, err = declare.Instance(put, doc, site); err != nil {
 		return c, err
 	}
 	if c.RunJSON, c.RunHash, err = declare.RunSection(c.Spec.Run, c.Project); err != nil {
@@ -142,10 +135,6 @@ func (s *server) fillContent(ctx context.Context, c *deliveries.InstanceChange, 
 		content, err := s.canonical(ctx, c.Project, compose.Layer{Name: "/config", JSON: doc.Config})
 		c.Spec.Config, c.Content = &content, content
 		return err
-	case c.Spec.Artifact != nil:
-		if err := fleet.ValidateHash("/artifact", c.Spec.Artifact.Hash); err != nil {
-			return err
-		}
 	case doc.Overrides != nil:
 		if err := s.usableTemplate(ctx, c.Spec.Template, "/template"); err != nil {
 			return err

@@ -50,7 +50,7 @@ func (s gadgetSpec) References() []fleet.Reference {
 }
 
 // N107, X19: a plain kind that is registered is declared, read, listed, watched, planned, applied, pruned and deleted
-// without another edit, and refers only to what is declared.
+// without another edit. It refers only to what is declared, and what it refers to is not deleted.
 func TestRegisteredKind(t *testing.T) {
 	t.Parallel()
 	const gadget = fleet.ObjectKind("gadget")
@@ -95,7 +95,8 @@ func TestRegisteredKind(t *testing.T) {
 
 	set := `"labels":{"` + api.ApplySetLabel + `":"mine"}`
 	two := many(`"applySet":"mine","prune":true`,
-		`{"kind":"Gadget","name":"g2",`+set+`,"spec":{"site":"plant-2","size":2}}`, siteManifest("plant-2"))
+		`{"kind":"Gadget","name":"g2",`+set+`,"spec":{"site":"plant-2","size":2}}`,
+		strings.Replace(siteManifest("plant-2"), `"spec"`, set+`,"spec"`, 1))
 	plan := r.plan(two)
 	require.Nil(t, planOf(t, plan, "g2").Problem)
 	require.Equal(t, api.PlanCreate, planOf(t, plan, "g2").Action)
@@ -106,8 +107,13 @@ func TestRegisteredKind(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, list.Items, 2)
 
-	pruned := r.apply(many(`"applySet":"mine","prune":true`, siteManifest("plant-2")))
-	require.Zero(t, pruned.Failed)
+	used := into[api.Problem](t, r.call(r.admin, http.MethodDelete, "/api/v1/sites/plant-1", nil))
+	require.Equal(t, http.StatusUnprocessableEntity, used.Status)
+	require.Equal(t, "gadget/g1 still refers to site/plant-1", used.Detail)
+	require.NotEmpty(t, used.Hint)
+
+	pruned := r.apply(many(`"applySet":"mine","prune":true`))
+	require.Zero(t, pruned.Failed, "the gadget goes before its site")
 	_, err = client.Delete(t.Context(), key, api.Mutation{})
 	require.NoError(t, err)
 	list, err = client.Objects(t.Context(), gadget, "", api.Page{})

@@ -40,13 +40,10 @@ func (s *server) templateFrom(ctx context.Context, in *putTemplateInput, raw []b
 	if err := serve.Envelope(raw, map[string]*[]byte{"base": &base}, &put); err != nil {
 		return nil, err
 	}
-	if base == nil {
-		return nil, fleet.Errorf(fleet.Invalid, "base is required").At("/base")
-	}
 	if err := fleet.ValidateLabels("/labels", put.Labels); err != nil {
 		return nil, err
 	}
-	spec, err := s.compositions(ctx, in.Name, put)
+	spec, err := s.compositions(ctx, in.Name, put, base)
 	if err != nil {
 		return nil, err
 	}
@@ -70,8 +67,8 @@ func (s *server) templateFrom(ctx context.Context, in *putTemplateInput, raw []b
 
 // compositions checks what a template refers to before anything is stored; the store pins
 // the generations.
-func (s *server) compositions(ctx context.Context, self string, put api.TemplatePut) (fleet.TemplateSpec, error) {
-	spec, err := declare.Template(self, put)
+func (s *server) compositions(ctx context.Context, self string, put api.TemplatePut, base []byte) (fleet.TemplateSpec, error) {
+	spec, err := declare.Template(self, put, base)
 	if err != nil {
 		return spec, err
 	}

@@ -61,8 +61,16 @@ func (s *Store) Declare(ctx context.Context, w Write, spec any) (Written, error)
 				return err
 			}
 		}
-		if out.Written, err = s.Write(ctx, q, w, spec); err != nil || kind.Written == nil {
+		if out.Written, err = s.Write(ctx, q, w, spec); err != nil {
 			return err
+		}
+		if _, is := spec.(fleet.Referrer); is {
+			if err := keepReferences(ctx, q, w.Key, refers); err != nil {
+				return err
+			}
+		}
+		if kind.Written == nil {
+			return nil
 		}
 		return kind.Written(ctx, q, w, spec, out.Written)
 	})
@@ -82,7 +90,7 @@ func allDeclared(ctx context.Context, q *db.Queries, refers []fleet.Reference) e
 	return nil
 }
 
-// DeleteDeclared deletes an object that no node has to confirm: an unused project or
+// DeleteDeclared deletes an object that no node has to confirm and no other object refers to: an unused project or
 // template, a site without instances, a fleet change that is not under way.
 func (s *Store) DeleteDeclared(ctx context.Context, w Write) (Written, error) {
 	kind := s.areas.Kinds[w.Key.Kind]
@@ -92,6 +100,9 @@ func (s *Store) DeleteDeclared(ctx context.Context, w Write) (Written, error) {
 			return OrNotFound(err, string(w.Key.Kind), w.Key.Name, "holdfast get "+w.Key.Kind.Declared().Plural)
 		}
 		if err := CheckMatch(w, o); err != nil {
+			return err
+		}
+		if err := Unreferred(ctx, q, w.Key); err != nil {
 			return err
 		}
 		if kind.Unused != nil {

@@ -7,6 +7,35 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
 
+// Unreferred refuses to delete an object that a plain kind's object refers to. The caller holds the lock of the object,
+// which Declare shares for each that it refers to.
+func Unreferred(ctx context.Context, q *db.Queries, key fleet.ObjectKey) error {
+	rows, err := q.ReferrersOf(ctx, db.ReferrersOfParams{ToKind: string(key.Kind), ToScope: key.Scope, ToName: key.Name})
+	if err != nil || len(rows) == 0 {
+		return Failed("look for references", err)
+	}
+	by := fleet.ObjectKey{Kind: fleet.ObjectKind(rows[0].Kind), Scope: rows[0].Scope, Name: rows[0].Name}
+	if n := rows[0].Total; n > 1 {
+		return fleet.Errorf(fleet.IllegalState, "%d objects still refer to %s, among them %s", n, key, by).WithHint("delete or change them first")
+	}
+	return fleet.Errorf(fleet.IllegalState, "%s still refers to %s", by, key).WithHint("delete or change it first")
+}
+
+// keepReferences replaces what an object refers to.
+func keepReferences(ctx context.Context, q *db.Queries, key fleet.ObjectKey, refers []fleet.Reference) error {
+	if err := q.ForgetReferences(ctx, db.ForgetReferencesParams{Kind: string(key.Kind), Scope: key.Scope, Name: key.Name}); err != nil {
+		return Failed("replace references", err)
+	}
+	p := db.KeepReferencesParams{Kind: string(key.Kind), Scope: key.Scope, Name: key.Name}
+	for _, r := range refers {
+		if r.Key == key { // it goes with itself
+			continue
+		}
+		p.ToKinds, p.ToScopes, p.ToNames = append(p.ToKinds, string(r.Key.Kind)), append(p.ToScopes, r.Key.Scope), append(p.ToNames, r.Key.Name)
+	}
+	return Failed("write references", q.KeepReferences(ctx, p))
+}
+
 // Unnamed refuses to delete a pool or a site that a deployment's placement names (list: pools or sites), in
 // what is written of it or in what it runs: that would have no place any more.
 func Unnamed(ctx context.Context, q *db.Queries, list string, k fleet.ObjectKey) error {

@@ -30,9 +30,6 @@ func (p *planned) readDeployment(spec []byte) error {
 	if err := besideSpec(put.Project, put.Labels); err != nil {
 		return err
 	}
-	if err := declare.CheckTexts(nil, put.Reason); err != nil {
-		return err
-	}
 	var err error
 	p.deployment.reason = put.Reason
 	p.deployment.made, err = declare.Deployment(p.calls.Definitions, put)

@@ -27,9 +27,6 @@ func (p *planned) readFleet(spec []byte) (err error) {
 	if err := besideSpec(f.put.Project, f.put.Labels); err != nil {
 		return err
 	}
-	if err := declare.CheckTexts(nil, f.put.Reason); err != nil {
-		return err
-	}
 	f.spec, err = declare.Fleet(f.put, f.patch)
 	return err
 }

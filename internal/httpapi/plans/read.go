@@ -230,12 +230,9 @@ func (p *planned) readTemplate(spec []byte) error {
 	if err := besideSpec(put.Project, put.Labels); err != nil {
 		return err
 	}
-	if p.base == nil {
-		return fleet.Errorf(fleet.Invalid, "base is required").At("/base")
-	}
 	p.compositions = put.Compositions
 	var err error
-	p.template, err = declare.Template(p.key.Name, put)
+	p.template, err = declare.Template(p.key.Name, put, p.base)
 	return err
 }
 
@@ -246,22 +243,11 @@ func (p *planned) readInstance(spec []byte) error {
 	if err := besideSpec(p.put.Project, p.put.Labels); err != nil {
 		return err
 	}
-	if err := declare.CheckTexts(nil, p.put.Reason); err != nil {
+	var err error
+	if p.spec, err = declare.Instance(p.put, p.doc, fleet.SiteSpec{}); err != nil { // its site is not known yet
 		return err
 	}
-	if err := declare.CheckPin(p.put); err != nil {
-		return err
-	}
-	if p.put.Artifact != "" {
-		if err := fleet.ValidateHash("/artifact", p.put.Artifact); err != nil {
-			return err
-		}
-	}
-	p.spec = declare.Instance(p.put, p.doc, fleet.SiteSpec{}) // its site is not known yet
-	if err := p.spec.Validate(); err != nil {
-		return err
-	}
-	_, _, err := declare.RunSection(p.spec.Run, p.project)
+	_, _, err = declare.RunSection(p.spec.Run, p.project)
 	return err
 }
 

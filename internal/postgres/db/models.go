@@ -428,6 +428,15 @@ type Object struct {
 	DeletingSince   *time.Time
 }
 
+type ObjectReference struct {
+	Kind    string
+	Scope   string
+	Name    string
+	ToKind  string
+	ToScope string
+	ToName  string
+}
+
 type Operation struct {
 	ID              string
 	Kind            string

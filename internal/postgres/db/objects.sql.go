@@ -135,6 +135,21 @@ func (q *Queries) FeedEnd(ctx context.Context) (FeedEndRow, error) {
 	return i, err
 }
 
+const forgetReferences = `-- name: ForgetReferences :exec
+DELETE FROM object_references WHERE kind = $1 AND scope = $2 AND name = $3
+`
+
+type ForgetReferencesParams struct {
+	Kind  string
+	Scope string
+	Name  string
+}
+
+func (q *Queries) ForgetReferences(ctx context.Context, arg ForgetReferencesParams) error {
+	_, err := q.db.Exec(ctx, forgetReferences, arg.Kind, arg.Scope, arg.Name)
+	return err
+}
+
 const getIdempotency = `-- name: GetIdempotency :one
 SELECT actor, key, request_hash, operation_id, created_at FROM idempotency WHERE actor = $1 AND key = $2
 `
@@ -309,6 +324,33 @@ func (q *Queries) InstancesOfTemplate(ctx context.Context, name string) (int64, 
 	var count int64
 	err := row.Scan(&count)
 	return count, err
+}
+
+const keepReferences = `-- name: KeepReferences :exec
+INSERT INTO object_references (kind, scope, name, to_kind, to_scope, to_name)
+SELECT $1, $2, $3, unnest($4::text[]), unnest($5::text[]), unnest($6::text[])
+ON CONFLICT DO NOTHING
+`
+
+type KeepReferencesParams struct {
+	Kind     string
+	Scope    string
+	Name     string
+	ToKinds  []string
+	ToScopes []string
+	ToNames  []string
+}
+
+func (q *Queries) KeepReferences(ctx context.Context, arg KeepReferencesParams) error {
+	_, err := q.db.Exec(ctx, keepReferences,
+		arg.Kind,
+		arg.Scope,
+		arg.Name,
+		arg.ToKinds,
+		arg.ToScopes,
+		arg.ToNames,
+	)
+	return err
 }
 
 const lastTemplateGeneration = `-- name: LastTemplateGeneration :one
@@ -580,6 +622,50 @@ func (q *Queries) ReadFeed(ctx context.Context, arg ReadFeedParams) ([]ReadFeedR
 			&i.Actor,
 			&i.Before,
 			&i.After,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const referrersOf = `-- name: ReferrersOf :many
+SELECT kind, scope, name, count(*) OVER () AS total FROM object_references
+WHERE to_kind = $1 AND to_scope = $2 AND to_name = $3
+ORDER BY kind, scope, name LIMIT 1
+`
+
+type ReferrersOfParams struct {
+	ToKind  string
+	ToScope string
+	ToName  string
+}
+
+type ReferrersOfRow struct {
+	Kind  string
+	Scope string
+	Name  string
+	Total int64
+}
+
+func (q *Queries) ReferrersOf(ctx context.Context, arg ReferrersOfParams) ([]ReferrersOfRow, error) {
+	rows, err := q.db.Query(ctx, referrersOf, arg.ToKind, arg.ToScope, arg.ToName)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ReferrersOfRow
+	for rows.Next() {
+		var i ReferrersOfRow
+		if err := rows.Scan(
+			&i.Kind,
+			&i.Scope,
+			&i.Name,
+			&i.Total,
 		); err != nil {
 			return nil, err
 		}

@@ -175,9 +175,12 @@ func (q *Queries) LastTemplateGenerations(ctx context.Context, names []string) (
 }
 
 const objectsOfApplySet = `-- name: ObjectsOfApplySet :many
-SELECT kind, scope, name, project, labels, generation, resource_version FROM objects
-WHERE labels ->> 'holdfast.dev/apply-set' = $1::text AND deleting_since IS NULL
-ORDER BY kind, scope, name
+SELECT o.kind, o.scope, o.name, o.project, o.labels, o.generation, o.resource_version,
+       ARRAY(SELECT r.name FROM object_references r
+             WHERE r.to_kind = o.kind AND r.to_scope = o.scope AND r.to_name = o.name AND r.kind = o.kind AND r.scope = o.scope)::text[] AS referrers
+FROM objects o
+WHERE o.labels ->> 'holdfast.dev/apply-set' = $1::text AND o.deleting_since IS NULL
+ORDER BY o.kind, o.scope, o.name
 `
 
 type ObjectsOfApplySetRow struct {
@@ -188,8 +191,10 @@ type ObjectsOfApplySetRow struct {
 	Labels          json.RawMessage
 	Generation      int64
 	ResourceVersion int64
+	Referrers       []string
 }
 
+// With those of its kind and scope that refer to each.
 func (q *Queries) ObjectsOfApplySet(ctx context.Context, applySet string) ([]ObjectsOfApplySetRow, error) {
 	rows, err := q.db.Query(ctx, objectsOfApplySet, applySet)
 	if err != nil {
@@ -207,6 +212,7 @@ func (q *Queries) ObjectsOfApplySet(ctx context.Context, applySet string) ([]Obj
 			&i.Labels,
 			&i.Generation,
 			&i.ResourceVersion,
+			&i.Referrers,
 		); err != nil {
 			return nil, err
 		}

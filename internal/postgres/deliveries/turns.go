@@ -175,7 +175,10 @@ func (s *Store) rollbackTarget(ctx context.Context, q *db.Queries, t InstanceTur
 }
 
 func (s *Store) delete(ctx context.Context, q *db.Queries, t InstanceTurn, last *db.Revision, out *postgres.Started) error {
-	var err error
+	err := postgres.Unreferred(ctx, q, t.Key)
+	if err != nil {
+		return err
+	}
 	if last == nil { // nothing was ever released: no node has to confirm
 		out.After, out.Changed = nil, true
 		return postgres.Remove(ctx, q, t.Actor, out.Before)

@@ -141,6 +141,9 @@ func (w *deploymentWork) turned(ctx context.Context, now db.Deployment, line his
 // destroy marks the declaration; it goes when nothing of it runs any more. One that waits for the
 // end of another of its name is waited for no more.
 func (w *deploymentWork) destroy(ctx context.Context, t DeploymentTurn, out *postgres.Started) error {
+	if err := postgres.Unreferred(ctx, w.q, t.Key); err != nil {
+		return err
+	}
 	if w.object.UID == w.row.Uid && w.row.Revision == 0 && fleet.DeploymentState(w.row.State) == fleet.DeploymentPending {
 		return w.destroyUnreleased(ctx, t, out)
 	}

@@ -30,6 +30,20 @@ CREATE TABLE objects (
     UNIQUE (kind, scope, name)
 ) WITH (fillfactor = 50);
 
+-- What the specs of plain kinds refer to. An object is not deleted while another refers to it.
+CREATE TABLE object_references (
+    kind     text NOT NULL,
+    scope    text NOT NULL,
+    name     text NOT NULL,
+    to_kind  text NOT NULL,
+    to_scope text NOT NULL,
+    to_name  text NOT NULL,
+    PRIMARY KEY (to_kind, to_scope, to_name, kind, scope, name),
+    FOREIGN KEY (kind, scope, name) REFERENCES objects (kind, scope, name) ON DELETE CASCADE,
+    FOREIGN KEY (to_kind, to_scope, to_name) REFERENCES objects (kind, scope, name)
+);
+CREATE INDEX object_references_from ON object_references (kind, scope, name);
+
 -- The feed. Sequence order is not commit order, so readers order by (era, xid, seq) and
 -- stop below the oldest running transaction.
 CREATE TABLE events (

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 
+	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
@@ -119,11 +120,21 @@ func heldRevisionOf(r db.HeldRevisionsRow) (HeldRevision, error) {
 }
 
 // ApplySet reads the objects that carry a label of one apply set, without their specs;
-// those that are being deleted are left out.
+// those that are being deleted are left out. Each comes after those of its kind that refer to it, as they are deleted.
 func (s *Store) ApplySet(ctx context.Context, name string) ([]fleet.Object, error) {
 	rows, err := s.Q.ObjectsOfApplySet(ctx, name)
-	out := make([]fleet.Object, len(rows))
+	referrers, place := make([][]string, len(rows)), make(map[string]int, len(rows))
 	for i, r := range rows {
+		key := fleet.ObjectKey{Kind: fleet.ObjectKind(r.Kind), Scope: r.Scope, Name: r.Name}
+		place[key.String()] = i
+		for _, key.Name = range r.Referrers {
+			referrers[i] = append(referrers[i], key.String())
+		}
+	}
+	order, _ := decide.ByComposition(referrers, func(key string) (int, bool) { i, found := place[key]; return i, found })
+	out := make([]fleet.Object, len(rows))
+	for i, at := range order {
+		r := rows[at]
 		out[i] = postgres.ObjectOf(db.Object{
 			Kind: r.Kind, Scope: r.Scope, Name: r.Name, Project: r.Project, Labels: r.Labels,
 			Generation: r.Generation, ResourceVersion: r.ResourceVersion,

@@ -30,6 +30,19 @@ RETURNING *;
 -- name: DeleteObject :exec
 DELETE FROM objects WHERE kind = @kind AND scope = @scope AND name = @name;
 
+-- name: ForgetReferences :exec
+DELETE FROM object_references WHERE kind = @kind AND scope = @scope AND name = @name;
+
+-- name: KeepReferences :exec
+INSERT INTO object_references (kind, scope, name, to_kind, to_scope, to_name)
+SELECT @kind, @scope, @name, unnest(@to_kinds::text[]), unnest(@to_scopes::text[]), unnest(@to_names::text[])
+ON CONFLICT DO NOTHING;
+
+-- name: ReferrersOf :many
+SELECT kind, scope, name, count(*) OVER () AS total FROM object_references
+WHERE to_kind = @to_kind AND to_scope = @to_scope AND to_name = @to_name
+ORDER BY kind, scope, name LIMIT 1;
+
 -- What belongs to a project, by kind, and the tokens that are bound to it and still good.
 -- name: UsesOfProject :many
 SELECT o.kind, count(*) AS uses FROM objects o WHERE o.project = @project AND o.kind <> 'project' GROUP BY o.kind

@@ -20,10 +20,14 @@ LEFT JOIN LATERAL (
     SELECT v.* FROM revisions v WHERE v.site = h.site AND v.name = h.name AND v.revision = h.revision AND v.era = h.era LIMIT 1) r ON true
 ORDER BY k.site, k.name, n.role, n.name;
 
+-- With those of its kind and scope that refer to each.
 -- name: ObjectsOfApplySet :many
-SELECT kind, scope, name, project, labels, generation, resource_version FROM objects
-WHERE labels ->> 'holdfast.dev/apply-set' = @apply_set::text AND deleting_since IS NULL
-ORDER BY kind, scope, name;
+SELECT o.kind, o.scope, o.name, o.project, o.labels, o.generation, o.resource_version,
+       ARRAY(SELECT r.name FROM object_references r
+             WHERE r.to_kind = o.kind AND r.to_scope = o.scope AND r.to_name = o.name AND r.kind = o.kind AND r.scope = o.scope)::text[] AS referrers
+FROM objects o
+WHERE o.labels ->> 'holdfast.dev/apply-set' = @apply_set::text AND o.deleting_since IS NULL
+ORDER BY o.kind, o.scope, o.name;
 
 -- name: BodiesInOneChunk :many
 SELECT b.hash, c.data FROM unnest(@hashes::bytea[]) AS k(hash)
