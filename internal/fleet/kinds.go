@@ -59,6 +59,8 @@ type ProjectSpec struct{}
 type Reference struct {
 	Key   ObjectKey
 	Field string
+	// Pinned: to a generation, which stays when the object is deleted.
+	Pinned bool
 }
 
 // Referrer is a spec that refers to other objects. An object is written only while all of them are declared,

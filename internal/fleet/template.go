@@ -21,7 +21,7 @@ type TemplatePin struct {
 func (t TemplateSpec) References() []Reference {
 	refers := make([]Reference, len(t.Compositions))
 	for i, c := range t.Compositions {
-		refers[i] = Reference{ObjectKey{Kind: KindTemplate, Name: string(c.Name)}, "/compositions/" + strconv.Itoa(i)}
+		refers[i] = Reference{Key: ObjectKey{Kind: KindTemplate, Name: string(c.Name)}, Field: "/compositions/" + strconv.Itoa(i), Pinned: true}
 	}
 	return refers
 }

@@ -256,19 +256,6 @@ func TestApplyInPart(t *testing.T) {
 	require.Contains(t, got.Objects[2].Problem.Detail, "still use")
 }
 
-// A template that another is composed of is deleted after it, and not while it stands.
-func TestDeleteCompositions(t *testing.T) {
-	t.Parallel()
-	r := setup(t)
-	set := `"applySet":"line","prune":true`
-	base, top := `{"kind":"Template","name":"a","spec":{"base":{}}}`, `{"kind":"Template","name":"b","spec":{"base":{},"compositions":["a"]}}`
-	require.Zero(t, r.apply(many(set, base, top)).Failed)
-	used := into[api.Problem](t, r.call(r.operator, http.MethodDelete, "/api/v1/templates/a", nil))
-	require.Equal(t, http.StatusUnprocessableEntity, used.Status)
-	require.Equal(t, "template/b still refers to template/a", used.Detail)
-	require.Equal(t, "b delete, a delete", applied(r.apply(many(set))))
-}
-
 // N107: 10,000 objects, first none of which changes, then all. How long that takes is bench's.
 func TestPlanOfTenThousand(t *testing.T) {
 	t.Parallel()

@@ -28,7 +28,7 @@ func keepReferences(ctx context.Context, q *db.Queries, key fleet.ObjectKey, ref
 	}
 	p := db.KeepReferencesParams{Kind: string(key.Kind), Scope: key.Scope, Name: key.Name}
 	for _, r := range refers {
-		if r.Key == key { // it goes with itself
+		if r.Pinned || r.Key == key { // it goes with itself
 			continue
 		}
 		p.ToKinds, p.ToScopes, p.ToNames = append(p.ToKinds, string(r.Key.Kind)), append(p.ToScopes, r.Key.Scope), append(p.ToNames, r.Key.Name)
