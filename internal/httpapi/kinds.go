@@ -10,29 +10,6 @@ import (
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 )
 
-// kindPart is what the API does for one kind of declared objects, beside its part of a plan (internal/httpapi/plans).
-type kindPart struct {
-	// mount mounts the paths of the kind, beside those that mountKind makes for each kind that is not of a site.
-	mount func(s *server, k fleet.DeclaredKind)
-	// status makes the statuses of a page of objects; nil shows none. detail is for one object, where that says more.
-	status, detail func(s *server, ctx context.Context, of []fleet.Object) ([]any, error)
-	// own: the kind mounts its reads and its deletion itself.
-	own bool
-}
-
-// kindParts has a row for each kind of fleet.DeclaredKinds.
-func kindParts() map[fleet.ObjectKind]kindPart {
-	return map[fleet.ObjectKind]kindPart{
-		fleet.KindProject:    {mount: (*server).mountProjects},
-		fleet.KindSite:       {mount: mountPlain("Declare a site and its nodes", declare.PlainSite), status: (*server).siteStatuses},
-		fleet.KindPool:       {mount: mountPlain("Declare a pool of nodes", declare.PlainPool)},
-		fleet.KindTemplate:   {mount: (*server).mountTemplates},
-		fleet.KindInstance:   {mount: (*server).mountInstances, own: true},
-		fleet.KindDeployment: {mount: (*server).mountDeployments, own: true},
-		fleet.KindFleet:      {mount: (*server).mountFleets, status: (*server).fleetStatuses, detail: (*server).fleetDetail},
-	}
-}
-
 // declarer makes the checked declaration of a body. Its errors name places in the body.
 type declarer[P any] func(P) (declare.Plain, error)
 

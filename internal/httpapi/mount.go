@@ -1,0 +1,172 @@
+package httpapi
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/go-chi/chi/v5"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/audit"
+	"github.com/holdfast-io/holdfast/internal/compose"
+	"github.com/holdfast-io/holdfast/internal/declare"
+	"github.com/holdfast-io/holdfast/internal/definition"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/machines"
+	"github.com/holdfast-io/holdfast/internal/httpapi/plans"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+)
+
+// New builds the handler of the whole API.
+func New(d Deps) (*Handler, error) {
+	s, err := newServer(d)
+	if err != nil {
+		return nil, err
+	}
+	routes, err := s.routes(d.Region)
+	return &Handler{Handler: routes, s: s}, err
+}
+
+func newServer(d Deps) (*server, error) {
+	if d.Store == nil || d.Waker == nil || d.NodeStarted == nil || d.Flatten == nil || d.Now == nil || d.Log == nil {
+		return nil, fleet.Errorf(fleet.Internal, "the API needs Store, Waker, NodeStarted, Flatten, Now and Log")
+	}
+	if d.PendingTTL <= 0 || d.OperationLimit <= 0 {
+		return nil, fleet.Errorf(fleet.Invalid, "the pending TTL and the operation limit must be positive")
+	}
+	if d.Limits.MaxBytes <= 0 {
+		d.Limits = compose.DefaultLimits()
+	}
+	if d.OperationEnds == nil {
+		d.OperationEnds = func(context.Context, fleet.OperationID) <-chan struct{} { return nil }
+	}
+	if d.Ready == nil {
+		d.Ready = func(context.Context) error { return nil }
+	}
+	if d.Refused == nil {
+		d.Refused = func(audit.Refusal) {}
+	}
+	if d.Definitions == nil {
+		d.Definitions = definition.Embedded()
+	}
+	if d.Metrics == nil {
+		d.Metrics = prometheus.NewRegistry()
+	}
+	c, err := serve.New(serve.Deps{
+		Now: d.Now, Log: d.Log, Refused: d.Refused, Tokens: d.Store, Metrics: d.Metrics, Largest: d.Limits.MaxBytes + envelopeRoom,
+	})
+	if err != nil {
+		return nil, err
+	}
+	s := &server{
+		Server: c, store: d.Store, waker: d.Waker, executor: d.Executor,
+		declared: fleet.DeclaredKinds(), kinds: kindParts(), definitions: d.Definitions, flatten: d.Flatten, limits: d.Limits,
+		links: links{web: d.WebURL, namespace: d.TemporalNamespace}, limit: d.OperationLimit, failover: cmp.Or(d.FailoverLimit, d.OperationLimit),
+		ends: d.OperationEnds, ready: d.Ready, streaming: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "holdfast_event_streams", Help: "Event streams that are open.",
+		}),
+		streams: newVigil(d.Store, "event streams", maxEventStreams), waits: newVigil(d.Store, "waits", maxWaits),
+		uploading: serve.NewMemory(maxUploads*postgres.ChunkSize, uploadShare*postgres.ChunkSize, c.Stall),
+		idlePoll:  250 * time.Millisecond, keepAlive: 15 * time.Second, stopping: d.Stopping,
+	}
+	if err := s.Measure(s.streaming); err != nil {
+		return nil, err
+	}
+	s.machines, err = machines.New(c, machines.Deps{Store: d.Store, Wake: s.wake, NodeStarted: d.NodeStarted, PendingTTL: d.PendingTTL})
+	if err != nil {
+		return nil, err
+	}
+	s.plans = plans.New(c, s.planDeps(d))
+	if d.register != nil {
+		d.register(s)
+	}
+	return s, nil
+}
+
+// planDeps is what plan and apply do as the handlers of nouns do it.
+func (s *server) planDeps(d Deps) plans.Deps {
+	return plans.Deps{
+		Store: d.Store, Declared: s.declared, Kinds: plans.Kinds(), Definitions: s.definitions, Flatten: s.flatten, Limits: s.limits,
+		OperationLimit: s.limit, Canonical: s.canonical, FillContent: s.fillContent, KeepDeployment: s.keepDeployment,
+		Load: func(ctx context.Context, what string, hash fleet.Hash) ([]byte, error) {
+			return s.load(ctx, storedLayer{name: what, hash: hash})
+		},
+		ReadFleet: readFleet, SecretEnv: secretEnvAt,
+		Written: func(w postgres.Written) *api.Accepted { return &declared(w, MutationParams{}).Body },
+		Started: func(ctx context.Context, st postgres.Started) *api.Accepted {
+			return &s.startedOutput(ctx, st, MutationParams{}).Body
+		},
+	}
+}
+
+func (s *server) routes(region string) (http.Handler, error) {
+	root := chi.NewRouter()
+	s.Mount(root, openAPI(region))
+	root.Get("/healthz", serve.Open(s.healthz))
+	root.Get("/readyz", serve.Open(s.readyz))
+
+	s.mountObjects()
+	s.plans.Mount()
+	s.mountOperations()
+	s.mountModules()
+	s.mountNodes()
+	s.mountProviders()
+	s.mountRefusals()
+	s.mountReconciles()
+	s.mountDrains()
+	s.mountFailovers()
+	s.mountOrphans()
+	s.mountTokens()
+	s.mountArtifacts()
+	s.mountEvents()
+	s.machines.Mount(root)
+
+	document, err := json.Marshal(s.Document())
+	if err != nil {
+		return nil, fmt.Errorf("write the OpenAPI document: %w", err)
+	}
+	root.Get("/openapi.json", serve.Open(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/openapi+json")
+		_, _ = w.Write(document) // the client is gone when this fails
+	}))
+	return root, nil
+}
+
+func openAPI(region string) huma.Config {
+	return huma.Config{
+		OpenAPI: &huma.OpenAPI{
+			OpenAPI: "3.1.0",
+			Info: &huma.Info{
+				Title: "Holdfast", Version: "v1", Description: "The region " + region + ": what should run where, and what does.",
+			},
+			Components: &huma.Components{
+				Schemas: newSchemas(),
+				SecuritySchemes: map[string]*huma.SecurityScheme{
+					"token": {Type: "http", Scheme: "bearer", Description: "an API token; a role and perhaps a project come with it"},
+				},
+			},
+			Security: []map[string][]string{{"token": {}}},
+		},
+		Formats: map[string]huma.Format{"application/json": huma.DefaultJSONFormat, "json": huma.DefaultJSONFormat},
+	}
+}
+
+// kindParts has a row for each kind of fleet.DeclaredKinds.
+func kindParts() map[fleet.ObjectKind]kindPart {
+	return map[fleet.ObjectKind]kindPart{
+		fleet.KindProject:    {mount: (*server).mountProjects},
+		fleet.KindSite:       {mount: mountPlain("Declare a site and its nodes", declare.PlainSite), status: (*server).siteStatuses},
+		fleet.KindPool:       {mount: mountPlain("Declare a pool of nodes", declare.PlainPool)},
+		fleet.KindTemplate:   {mount: (*server).mountTemplates},
+		fleet.KindInstance:   {mount: (*server).mountInstances, own: true},
+		fleet.KindDeployment: {mount: (*server).mountDeployments, own: true},
+		fleet.KindFleet:      {mount: (*server).mountFleets, status: (*server).fleetStatuses, detail: (*server).fleetDetail},
+	}
+}
