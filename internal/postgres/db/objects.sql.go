@@ -504,16 +504,16 @@ func (q *Queries) PurgeIdempotency(ctx context.Context, maxRows int32) (int64, e
 }
 
 const putOutbox = `-- name: PutOutbox :exec
-INSERT INTO outbox (subject, trace) VALUES ($1, $2)
+INSERT INTO outbox (subject, trace) SELECT unnest($1::text[]), $2
 `
 
 type PutOutboxParams struct {
-	Subject string
-	Trace   string
+	Subjects []string
+	Trace    string
 }
 
 func (q *Queries) PutOutbox(ctx context.Context, arg PutOutboxParams) error {
-	_, err := q.db.Exec(ctx, putOutbox, arg.Subject, arg.Trace)
+	_, err := q.db.Exec(ctx, putOutbox, arg.Subjects, arg.Trace)
 	return err
 }
 
@@ -592,11 +592,11 @@ func (q *Queries) ReadFeed(ctx context.Context, arg ReadFeedParams) ([]ReadFeedR
 }
 
 const takeOutbox = `-- name: TakeOutbox :exec
-DELETE FROM outbox WHERE subject = $1
+DELETE FROM outbox WHERE subject = ANY($1::text[])
 `
 
-func (q *Queries) TakeOutbox(ctx context.Context, subject string) error {
-	_, err := q.db.Exec(ctx, takeOutbox, subject)
+func (q *Queries) TakeOutbox(ctx context.Context, subjects []string) error {
+	_, err := q.db.Exec(ctx, takeOutbox, subjects)
 	return err
 }
 

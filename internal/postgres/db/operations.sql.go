@@ -570,17 +570,17 @@ func (q *Queries) RequestCancel(ctx context.Context, id string) (Operation, erro
 
 const serveOperations = `-- name: ServeOperations :exec
 UPDATE operations SET entity_run = $1, entity_build = $2
-WHERE subject = $3 AND state = 'running' AND (entity_run <> $1 OR entity_build <> $2)
+WHERE subject = ANY($3::text[]) AND state = 'running' AND (entity_run <> $1 OR entity_build <> $2)
 `
 
 type ServeOperationsParams struct {
-	Run     string
-	Build   string
-	Subject string
+	Run      string
+	Build    string
+	Subjects []string
 }
 
 func (q *Queries) ServeOperations(ctx context.Context, arg ServeOperationsParams) error {
-	_, err := q.db.Exec(ctx, serveOperations, arg.Run, arg.Build, arg.Subject)
+	_, err := q.db.Exec(ctx, serveOperations, arg.Run, arg.Build, arg.Subjects)
 	return err
 }
 

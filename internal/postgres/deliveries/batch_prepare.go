@@ -47,8 +47,8 @@ func lockSubjects(ctx context.Context, q *db.Queries, b db.Batch) error {
 	if err != nil {
 		return postgres.Failed("read the batch", err)
 	}
-	_, err = q.LockSubjects(ctx, db.LockSubjectsParams{Site: b.Site, Names: names})
-	return postgres.Failed("lock the subjects", err)
+	_, err = lockNames(ctx, q, b.Site, names...)
+	return err
 }
 
 // telling is what a node is notified of.
@@ -130,21 +130,12 @@ func tellNode(ctx context.Context, q *db.Queries, b db.Batch, in fleet.BatchPrep
 		return postgres.Failed("mark the targets as notified", err)
 	}
 	if len(tell.first) > 0 {
-		if err := q.MarkNotified(ctx, db.MarkNotifiedParams{Ids: tell.first, Open: string(fleet.DeliveryOpen)}); err != nil {
-			return postgres.Failed("mark the deliveries as notified", err)
+		if err := setPhase(ctx, q, phaseNotified, tell.first...); err != nil {
+			return err
 		}
 	}
-	extend := db.ExtendPendingManyParams{
-		Deadline: b.DeadlineAt, Seconds: in.TTL.Seconds(), SpareSeconds: spared(in.TTL).Seconds(), Ids: tell.ids,
-	}
-	if err := q.ExtendPendingMany(ctx, extend); err != nil {
-		return postgres.Failed("extend the pending rows", err)
-	}
-	offer := db.OfferPendingManyParams{
-		Deadline: b.DeadlineAt, Seconds: extend.SpareSeconds, Ids: tell.ids, Open: string(fleet.DeliveryOpen),
-	}
-	if err := q.OfferPendingMany(ctx, offer); err != nil {
-		return postgres.Failed("offer the pending rows", err)
+	if err := keepPending(ctx, q, b.DeadlineAt, in.TTL, spared(in.TTL), tell.ids...); err != nil {
+		return err
 	}
 	return postgres.Failed("write the fetch token", q.PutFetchToken(ctx, db.PutFetchTokenParams{
 		DeploymentID: b.ID, Node: string(in.Node), Hash: in.TokenHash, Seconds: max(in.TTL, time.Until(b.DeadlineAt)).Seconds(),

@@ -55,12 +55,13 @@ func (w *walk) enter(ctx context.Context) error {
 	if err := postgres.Lock(ctx, w.q, []fleet.ObjectKey{w.of.Key()}); err != nil {
 		return err
 	}
-	var err error
-	w.sub, err = w.q.LockSubject(ctx, db.LockSubjectParams{Site: string(w.of.Site), Name: string(w.of.Instance)})
-	if postgres.NoRows(err) {
+	subjects, err := lockNames(ctx, w.q, string(w.of.Site), string(w.of.Instance))
+	sub, known := subjects[string(w.of.Instance)]
+	if err == nil && !known {
 		return postgres.OrNotFound(nil, "instance", string(w.of.Site)+"/"+string(w.of.Instance), "nothing was ever released under this name")
 	}
-	return postgres.Failed("lock the subject", err)
+	w.sub = sub
+	return err
 }
 
 // leave does not wait for the disk when the walk only looked: should the database lose
@@ -105,16 +106,8 @@ func (w *walk) do(ctx context.Context, step fleet.Step) error {
 // look makes the run the subject's current one, and takes its outbox rows and its open
 // operations.
 func (w *walk) look(ctx context.Context) error {
-	err := w.q.AttachRun(ctx, db.AttachRunParams{Site: w.sub.Site, Name: w.sub.Name, Run: w.of.Run})
-	if err != nil {
-		return postgres.Failed("attach the run", err)
-	}
 	w.sub.EntityRun = w.of.Run
-	p := db.ServeOperationsParams{Subject: w.of.Name(), Run: w.of.Run, Build: w.of.Build}
-	if err := w.q.ServeOperations(ctx, p); err != nil {
-		return postgres.Failed("serve operations", err)
-	}
-	return postgres.Failed("take the outbox", w.q.TakeOutbox(ctx, w.of.Name()))
+	return attach(ctx, w.q, postgres.Server{Run: w.of.Run, Build: w.of.Build}, w.of.Site, w.sub.Name)
 }
 
 // see reads all that the decision looks at, in one query.
@@ -157,11 +150,11 @@ func (w *walk) lockLease(ctx context.Context) (*db.SiteLease, error) {
 
 func (w *walk) revision(ctx context.Context, number int64) (*db.Revision, error) {
 	if w.revisions[number] == nil {
-		r, err := w.q.GetRevision(ctx, db.GetRevisionParams{Site: w.sub.Site, Name: w.sub.Name, Revision: number})
+		r, err := revisionAt(ctx, w.q, w.sub.Site, w.sub.Name, number)
 		if err != nil {
 			return nil, postgres.Failed("read revision", err)
 		}
-		w.revisions[number] = &r
+		w.revisions[number] = r
 	}
 	return w.revisions[number], nil
 }

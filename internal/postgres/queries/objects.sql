@@ -76,10 +76,10 @@ WHERE (e.era, e.xid, e.seq) < (@era::bigint, @xid::xid8, @seq::bigint)
 ORDER BY e.era DESC, e.xid DESC, e.seq DESC LIMIT @max_rows;
 
 -- name: PutOutbox :exec
-INSERT INTO outbox (subject, trace) VALUES (@subject, @trace);
+INSERT INTO outbox (subject, trace) SELECT unnest(@subjects::text[]), @trace;
 
 -- name: TakeOutbox :exec
-DELETE FROM outbox WHERE subject = @subject;
+DELETE FROM outbox WHERE subject = ANY(@subjects::text[]);
 
 -- name: WaitingOutbox :many
 SELECT DISTINCT subject FROM outbox

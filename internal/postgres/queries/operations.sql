@@ -27,7 +27,7 @@ ORDER BY created_at DESC, id DESC LIMIT @max_rows;
 
 -- name: ServeOperations :exec
 UPDATE operations SET entity_run = @run, entity_build = @build
-WHERE subject = @subject AND state = 'running' AND (entity_run <> @run OR entity_build <> @build);
+WHERE subject = ANY(@subjects::text[]) AND state = 'running' AND (entity_run <> @run OR entity_build <> @build);
 
 -- name: EndOperations :exec
 WITH ended AS (
