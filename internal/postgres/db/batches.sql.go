@@ -41,6 +41,7 @@ type AppendStatusEventsParams struct {
 	Site        string
 }
 
+// Apart from AppendEvent, which is for objects of all kinds and was given the object.
 func (q *Queries) AppendStatusEvents(ctx context.Context, arg AppendStatusEventsParams) error {
 	_, err := q.db.Exec(ctx, appendStatusEvents,
 		arg.Names,
@@ -779,10 +780,11 @@ type LockKeysParams struct {
 	Shared []bool
 }
 
-// Rows of a batch are named by its site and their names, or by the ids of its deliveries: the
-// arrays of a statement are as long as the batch, and each row is looked up by its whole key,
-// also in a plan that was made while the tables were empty: LATERAL with OFFSET 0, or for what is
-// changed a look at its place (ctid); nobody else writes these rows meanwhile. A state that is
+// Rows of a set are named by their site and names, or by the ids of its deliveries; a single
+// delivery is a set of one (docs/adr/0009). The arrays of a statement are as long as the set, and
+// each row is looked up by its whole key, also in a plan that was made while the tables were empty:
+// LATERAL with OFFSET 0, or for what is changed a look at its place (ctid). An update by place skips
+// a row that another transaction changes meanwhile: nobody else writes these rows without the lock. A state that is
 // only looked at in such rows is a parameter: written out, it would offer a partial index, which
 // a planner that knows of no rows in that state takes instead of the key.
 func (q *Queries) LockKeys(ctx context.Context, arg LockKeysParams) error {
@@ -1062,6 +1064,7 @@ type PutFetchTokenParams struct {
 	Seconds      float64
 }
 
+// Apart from InsertFetchTokens: the notify of a batch is repeated with its token, others are not.
 func (q *Queries) PutFetchToken(ctx context.Context, arg PutFetchTokenParams) error {
 	_, err := q.db.Exec(ctx, putFetchToken,
 		arg.DeploymentID,

@@ -31,6 +31,8 @@ type ConfirmOwedParams struct {
 	Revision int64
 }
 
+// Apart from ConfirmOwedMany: a node that starts makes the row due without the lock of the subject,
+// and a delete by its key waits for that.
 func (q *Queries) ConfirmOwed(ctx context.Context, arg ConfirmOwedParams) error {
 	_, err := q.db.Exec(ctx, confirmOwed,
 		arg.Site,
@@ -187,6 +189,7 @@ type ExtendPendingParams struct {
 	DeploymentID string
 }
 
+// Apart from ExtendPendingMany: the progress of one fetch knows no deadline, and extends exactly.
 func (q *Queries) ExtendPending(ctx context.Context, arg ExtendPendingParams) error {
 	_, err := q.db.Exec(ctx, extendPending, arg.Seconds, arg.DeploymentID)
 	return err
@@ -558,6 +561,25 @@ func (q *Queries) MoveOwed(ctx context.Context, arg MoveOwedParams) ([]string, e
 
 const offerPending = `-- name: OfferPending :exec
 INSERT INTO pending (deployment_id, site, name, revision, revision_hash, expires_at)
+SELECT d.id, d.site, d.name, d.revision, r.body_hash, least(d.deadline_at, now() + make_interval(secs => $1::float8))
+FROM deliveries d JOIN revisions r ON r.site = d.site AND r.name = d.name AND r.revision = d.revision
+WHERE d.id = $2 AND d.state = 'open'
+ON CONFLICT (deployment_id) DO UPDATE SET expires_at = greatest(pending.expires_at, excluded.expires_at)
+`
+
+type OfferPendingParams struct {
+	Seconds      float64
+	DeploymentID string
+}
+
+// What a node is told of it can fetch, also where the row expired and was purged since.
+func (q *Queries) OfferPending(ctx context.Context, arg OfferPendingParams) error {
+	_, err := q.db.Exec(ctx, offerPending, arg.Seconds, arg.DeploymentID)
+	return err
+}
+
+const offerPendingMany = `-- name: OfferPendingMany :exec
+INSERT INTO pending (deployment_id, site, name, revision, revision_hash, expires_at)
 SELECT d.id, d.site, d.name, d.revision, r.body_hash, least($1::timestamptz, now() + make_interval(secs => $2::float8))
 FROM deliveries d
 JOIN LATERAL (SELECT x.site, x.name, x.revision, x.era, x.action, x.content_kind, x.body_hash, x.size, x.run, x.run_hash, x.enabled, x.durability, x.generation, x.spec, x.created_by, x.reason, x.created_at FROM revisions x WHERE x.site = d.site AND x.name = d.name AND x.revision = d.revision OFFSET 0) r ON true
@@ -565,7 +587,7 @@ WHERE d.id = ANY($3::text[]) AND d.state = $4::text
   AND NOT EXISTS (SELECT 1 FROM pending p WHERE p.deployment_id = d.id OFFSET 0)
 `
 
-type OfferPendingParams struct {
+type OfferPendingManyParams struct {
 	Deadline time.Time
 	Seconds  float64
 	Ids      []string
@@ -573,8 +595,9 @@ type OfferPendingParams struct {
 }
 
 // Those whose row was purged, after the others were extended: what is being purged is gone by then.
-func (q *Queries) OfferPending(ctx context.Context, arg OfferPendingParams) error {
-	_, err := q.db.Exec(ctx, offerPending,
+// Apart from OfferPending, which extends or offers one row with one statement.
+func (q *Queries) OfferPendingMany(ctx context.Context, arg OfferPendingManyParams) error {
+	_, err := q.db.Exec(ctx, offerPendingMany,
 		arg.Deadline,
 		arg.Seconds,
 		arg.Ids,
@@ -667,6 +690,7 @@ type ParkOwedParams struct {
 	Reasons []string
 }
 
+// A node that starts meanwhile makes the row due: then that stays, and the row is tried once more.
 func (q *Queries) ParkOwed(ctx context.Context, arg ParkOwedParams) error {
 	_, err := q.db.Exec(ctx, parkOwed,
 		arg.Site,
@@ -790,17 +814,20 @@ func (q *Queries) ReopenSettled(ctx context.Context, arg ReopenSettledParams) (i
 }
 
 const setPhase = `-- name: SetPhase :exec
-UPDATE deliveries SET phase = $1 WHERE id = ANY($2::text[]) AND state = $3::text
+UPDATE deliveries d SET phase = $1
+FROM (SELECT unnest(ARRAY(SELECT x.ctid FROM deliveries x WHERE x.id = k.id)) AS place
+      FROM (SELECT unnest($3::text[]) AS id) k OFFSET 0) k
+WHERE d.ctid = k.place AND d.state = $2::text
 `
 
 type SetPhaseParams struct {
 	Phase string
-	Ids   []string
 	Open  string
+	Ids   []string
 }
 
 func (q *Queries) SetPhase(ctx context.Context, arg SetPhaseParams) error {
-	_, err := q.db.Exec(ctx, setPhase, arg.Phase, arg.Ids, arg.Open)
+	_, err := q.db.Exec(ctx, setPhase, arg.Phase, arg.Open, arg.Ids)
 	return err
 }
 
@@ -820,6 +847,8 @@ type SetTargetParams struct {
 	Node       string
 }
 
+// Apart from RecordTargets: the progress of a fetch writes the row without the lock of the subject,
+// and an update by its key waits for that.
 func (q *Queries) SetTarget(ctx context.Context, arg SetTargetParams) (int64, error) {
 	result, err := q.db.Exec(ctx, setTarget,
 		arg.State,
@@ -851,8 +880,11 @@ func (q *Queries) SettleDelivery(ctx context.Context, arg SettleDeliveryParams) 
 }
 
 const settleStaged = `-- name: SettleStaged :exec
-UPDATE deliveries SET settled_as = 'not_applied'
-WHERE site = $1 AND name = ANY($2::text[]) AND state = 'staged' AND settled_as IS NULL
+UPDATE deliveries d SET settled_as = 'not_applied'
+FROM (SELECT unnest(ARRAY(SELECT x.ctid FROM deliveries x
+                          WHERE x.site = $1 AND x.name = k.name AND x.state = 'staged' AND x.settled_as IS NULL)) AS place
+      FROM (SELECT unnest($2::text[]) AS name) k OFFSET 0) k
+WHERE d.ctid = k.place
 `
 
 type SettleStagedParams struct {
@@ -870,7 +902,9 @@ UPDATE deliveries d SET state = 'superseded', phase = CASE WHEN d.phase = 'recor
        reason = 'newer_revision', ended_at = now(),
        settled_as = CASE WHEN d.phase = 'recorded' THEN 'applied'
                          WHEN d.phase = 'persisted' OR EXISTS (SELECT 1 FROM batches b WHERE b.id = d.batch_id AND b.stage) THEN 'not_applied' END
-WHERE d.site = $1 AND d.name = ANY($2::text[]) AND d.state = 'open'
+FROM (SELECT unnest(ARRAY(SELECT x.ctid FROM deliveries x WHERE x.site = $1 AND x.name = k.name AND x.state = 'open')) AS place
+      FROM (SELECT unnest($2::text[]) AS name) k OFFSET 0) k
+WHERE d.ctid = k.place
 `
 
 type SupersedeOpenParams struct {

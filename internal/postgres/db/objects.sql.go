@@ -592,7 +592,10 @@ func (q *Queries) ReadFeed(ctx context.Context, arg ReadFeedParams) ([]ReadFeedR
 }
 
 const takeOutbox = `-- name: TakeOutbox :exec
-DELETE FROM outbox WHERE subject = ANY($1::text[])
+DELETE FROM outbox o
+USING (SELECT unnest(ARRAY(SELECT x.ctid FROM outbox x WHERE x.subject = k.subject)) AS place
+       FROM (SELECT unnest($1::text[]) AS subject) k OFFSET 0) k
+WHERE o.ctid = k.place
 `
 
 func (q *Queries) TakeOutbox(ctx context.Context, subjects []string) error {

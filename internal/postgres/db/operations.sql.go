@@ -20,6 +20,7 @@ type AttachDeliveryParams struct {
 	Revision   int64
 }
 
+// Apart from AttachDeliveries, because a cancellation writes the row without the lock of the subject.
 func (q *Queries) AttachDelivery(ctx context.Context, arg AttachDeliveryParams) error {
 	_, err := q.db.Exec(ctx, attachDelivery, arg.DeliveryID, arg.Subject, arg.Revision)
 	return err
@@ -92,6 +93,8 @@ type EndOperationsParams struct {
 	Run           string
 }
 
+// Apart from EndOperationsMany: a cancellation writes the row without the lock of the subject, and
+// an update by its key waits for that; only one subject asks for a run, or for what was cancelled.
 func (q *Queries) EndOperations(ctx context.Context, arg EndOperationsParams) error {
 	_, err := q.db.Exec(ctx, endOperations,
 		arg.State,

@@ -11,7 +11,10 @@ import (
 )
 
 const attachRuns = `-- name: AttachRuns :exec
-UPDATE subjects SET entity_run = $1 WHERE site = $2 AND name = ANY($3::text[]) AND entity_run <> $1
+UPDATE subjects s SET entity_run = $1
+FROM (SELECT unnest(ARRAY(SELECT x.ctid FROM subjects x WHERE x.site = $2 AND x.name = k.name)) AS place
+      FROM (SELECT unnest($3::text[]) AS name) k OFFSET 0) k
+WHERE s.ctid = k.place AND s.entity_run <> $1
 `
 
 type AttachRunsParams struct {
@@ -227,16 +230,17 @@ func (q *Queries) InsertRevisions(ctx context.Context, arg InsertRevisionsParams
 }
 
 const lockSubjects = `-- name: LockSubjects :many
-SELECT site, name, last_revision, desired_revision, attempts, deleted, entity_run, project FROM subjects WHERE site = $1 AND name = ANY($2::text[]) ORDER BY name FOR UPDATE
+SELECT s.site, s.name, s.last_revision, s.desired_revision, s.attempts, s.deleted, s.entity_run, s.project FROM (SELECT unnest($1::text[]) AS name ORDER BY 1) k
+JOIN LATERAL (SELECT x.site, x.name, x.last_revision, x.desired_revision, x.attempts, x.deleted, x.entity_run, x.project FROM subjects x WHERE x.site = $2 AND x.name = k.name OFFSET 0 FOR UPDATE) s ON true
 `
 
 type LockSubjectsParams struct {
-	Site  string
 	Names []string
+	Site  string
 }
 
 func (q *Queries) LockSubjects(ctx context.Context, arg LockSubjectsParams) ([]Subject, error) {
-	rows, err := q.db.Query(ctx, lockSubjects, arg.Site, arg.Names)
+	rows, err := q.db.Query(ctx, lockSubjects, arg.Names, arg.Site)
 	if err != nil {
 		return nil, err
 	}
@@ -350,8 +354,8 @@ type RecordSnapshotsRow struct {
 	Risen      bool
 }
 
-// With what the trigger would look up for each. It gives the deliveries that are done with
-// this, since they need no standby.
+// With what the trigger would look up for each. It gives of each delivery whether its revision is
+// the deployed one by this, and its durability: an asynchronous one needs no standby.
 func (q *Queries) RecordSnapshots(ctx context.Context, arg RecordSnapshotsParams) ([]RecordSnapshotsRow, error) {
 	rows, err := q.db.Query(ctx, recordSnapshots,
 		arg.Names,
@@ -521,6 +525,7 @@ type SnapshotRevisionParams struct {
 	Name string
 }
 
+// Apart from SnapshotsOf, which gives a batch the numbers and not the revisions.
 func (q *Queries) SnapshotRevision(ctx context.Context, arg SnapshotRevisionParams) (Revision, error) {
 	row := q.db.QueryRow(ctx, snapshotRevision, arg.Site, arg.Name)
 	var i Revision

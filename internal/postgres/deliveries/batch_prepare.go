@@ -134,8 +134,17 @@ func tellNode(ctx context.Context, q *db.Queries, b db.Batch, in fleet.BatchPrep
 			return err
 		}
 	}
-	if err := keepPending(ctx, q, b.DeadlineAt, in.TTL, spared(in.TTL), tell.ids...); err != nil {
-		return err
+	extend := db.ExtendPendingManyParams{
+		Deadline: b.DeadlineAt, Seconds: in.TTL.Seconds(), SpareSeconds: spared(in.TTL).Seconds(), Ids: tell.ids,
+	}
+	if err := q.ExtendPendingMany(ctx, extend); err != nil {
+		return postgres.Failed("extend the pending rows", err)
+	}
+	offer := db.OfferPendingManyParams{
+		Deadline: b.DeadlineAt, Seconds: extend.SpareSeconds, Ids: tell.ids, Open: string(fleet.DeliveryOpen),
+	}
+	if err := q.OfferPendingMany(ctx, offer); err != nil {
+		return postgres.Failed("offer the pending rows", err)
 	}
 	return postgres.Failed("write the fetch token", q.PutFetchToken(ctx, db.PutFetchTokenParams{
 		DeploymentID: b.ID, Node: string(in.Node), Hash: in.TokenHash, Seconds: max(in.TTL, time.Until(b.DeadlineAt)).Seconds(),

@@ -86,6 +86,10 @@ func (w *walk) persist(ctx context.Context, c fleet.Claim, r *db.Revision, lease
 	if err := rows.write(ctx, w.q, c.TTL, ""); err != nil {
 		return err
 	}
+	w.delivery = &db.Delivery{ // locked, since it is new; its deadline comes with what is seen next
+		ID: id, Site: r.Site, Name: r.Name, Revision: r.Revision, Attempt: w.sub.Attempts, Node: lease.Holder, Epoch: lease.Epoch,
+		State: string(fleet.DeliveryOpen), Phase: phasePersisted,
+	}
 	return postgres.Failed("attach the delivery", w.q.AttachDelivery(ctx, db.AttachDeliveryParams{
 		DeliveryID: id, Subject: c.Name(), Revision: r.Revision,
 	}))
@@ -139,8 +143,8 @@ func (w *walk) fillDelivery(ctx context.Context, p fleet.Prepare, out *fleet.Pre
 			return false, err
 		}
 	}
-	if err := keepPending(ctx, w.q, d.DeadlineAt, p.TTL, p.TTL, d.ID); err != nil {
-		return false, err
+	if err := w.q.OfferPending(ctx, db.OfferPendingParams{DeploymentID: d.ID, Seconds: p.TTL.Seconds()}); err != nil {
+		return false, postgres.Failed("offer the pending row", err)
 	}
 	out.Deadline = d.DeadlineAt
 	return w.fillCommand(ctx, p, d.ID, d.Revision, out)

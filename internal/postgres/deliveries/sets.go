@@ -212,14 +212,3 @@ func (r openedRows) write(ctx context.Context, q *db.Queries, ttl time.Duration,
 	t := db.InsertTargetsParams{Site: p.Site, Holder: p.Node, Told: told, Ids: p.Ids, Totals: r.sizes}
 	return postgres.Failed("write the targets", q.InsertTargets(ctx, t))
 }
-
-// keepPending lets deliveries be fetched for some time, also where the row was purged since, and
-// where it has to be written, for the longer time.
-func keepPending(ctx context.Context, q *db.Queries, deadline time.Time, ttl, spared time.Duration, ids ...string) error {
-	extend := db.ExtendPendingManyParams{Deadline: deadline, Seconds: ttl.Seconds(), SpareSeconds: spared.Seconds(), Ids: ids}
-	if err := q.ExtendPendingMany(ctx, extend); err != nil {
-		return postgres.Failed("extend the pending rows", err)
-	}
-	offer := db.OfferPendingParams{Deadline: deadline, Seconds: spared.Seconds(), Ids: ids, Open: string(fleet.DeliveryOpen)}
-	return postgres.Failed("offer the pending rows", q.OfferPending(ctx, offer))
-}

@@ -119,7 +119,13 @@ func (w *walk) see(ctx context.Context) error {
 		return postgres.Failed("read the instance", err)
 	}
 	w.Seen = fleet.InstanceSeen{}
-	return postgres.Failed("read the instance", json.Unmarshal(row, &w.Seen))
+	if err := json.Unmarshal(row, &w.Seen); err != nil {
+		return postgres.Failed("read the instance", err)
+	}
+	if d, open := w.delivery, w.Seen.Open; d != nil && open != nil && d.ID == string(open.ID) {
+		d.DeadlineAt = open.Deadline
+	}
+	return nil
 }
 
 func (w *walk) lockDelivery(ctx context.Context, id fleet.DeliveryID) (*db.Delivery, error) {

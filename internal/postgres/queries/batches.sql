@@ -1,7 +1,8 @@
--- Rows of a batch are named by its site and their names, or by the ids of its deliveries: the
--- arrays of a statement are as long as the batch, and each row is looked up by its whole key,
--- also in a plan that was made while the tables were empty: LATERAL with OFFSET 0, or for what is
--- changed a look at its place (ctid); nobody else writes these rows meanwhile. A state that is
+-- Rows of a set are named by their site and names, or by the ids of its deliveries; a single
+-- delivery is a set of one (docs/adr/0009). The arrays of a statement are as long as the set, and
+-- each row is looked up by its whole key, also in a plan that was made while the tables were empty:
+-- LATERAL with OFFSET 0, or for what is changed a look at its place (ctid). An update by place skips
+-- a row that another transaction changes meanwhile: nobody else writes these rows without the lock. A state that is
 -- only looked at in such rows is a parameter: written out, it would offer a partial index, which
 -- a planner that knows of no rows in that state takes instead of the key.
 
@@ -128,6 +129,7 @@ UPDATE pending p SET expires_at = least(@deadline::timestamptz, now() + make_int
 WHERE p.deployment_id = ANY(@ids::text[])
   AND extract(epoch FROM least(@deadline::timestamptz, now() + make_interval(secs => @seconds::float8)) - p.expires_at) > 0;
 
+-- Apart from InsertFetchTokens: the notify of a batch is repeated with its token, others are not.
 -- name: PutFetchToken :exec
 INSERT INTO fetch_tokens (deployment_id, node, hash, expires_at)
 VALUES (@deployment_id, @node, @hash, now() + make_interval(secs => @seconds::float8)) ON CONFLICT DO NOTHING;
@@ -197,6 +199,7 @@ SELECT p.name FROM unnest(@names::text[]) AS k(name)
 JOIN LATERAL (SELECT x.name, x.action FROM snapshots x WHERE x.site = @site AND x.name = k.name OFFSET 0) p ON p.action = 'delete'
 ORDER BY p.name;
 
+-- Apart from AppendEvent, which is for objects of all kinds and was given the object.
 -- name: AppendStatusEvents :exec
 INSERT INTO events (era, type, kind, project, scope, name, uid, generation, actor, before, after)
 SELECT r.era, 'status', o.kind, o.project, o.scope, o.name, o.uid, k.generation, 'region', k.before, k.after

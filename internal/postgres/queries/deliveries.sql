@@ -29,18 +29,26 @@ FROM (SELECT k.*, unnest(ARRAY(SELECT x.ctid FROM deliveries x WHERE x.id = k.id
 WHERE d.ctid = k.place AND d.state = @open::text;
 
 -- name: SetPhase :exec
-UPDATE deliveries SET phase = @phase WHERE id = ANY(@ids::text[]) AND state = @open::text;
+UPDATE deliveries d SET phase = @phase
+FROM (SELECT unnest(ARRAY(SELECT x.ctid FROM deliveries x WHERE x.id = k.id)) AS place
+      FROM (SELECT unnest(@ids::text[]) AS id) k OFFSET 0) k
+WHERE d.ctid = k.place AND d.state = @open::text;
 
 -- name: SupersedeOpen :exec
 UPDATE deliveries d SET state = 'superseded', phase = CASE WHEN d.phase = 'recorded' THEN 'recorded' ELSE 'closed' END,
        reason = 'newer_revision', ended_at = now(),
        settled_as = CASE WHEN d.phase = 'recorded' THEN 'applied'
                          WHEN d.phase = 'persisted' OR EXISTS (SELECT 1 FROM batches b WHERE b.id = d.batch_id AND b.stage) THEN 'not_applied' END
-WHERE d.site = @site AND d.name = ANY(@names::text[]) AND d.state = 'open';
+FROM (SELECT unnest(ARRAY(SELECT x.ctid FROM deliveries x WHERE x.site = @site AND x.name = k.name AND x.state = 'open')) AS place
+      FROM (SELECT unnest(@names::text[]) AS name) k OFFSET 0) k
+WHERE d.ctid = k.place;
 
 -- name: SettleStaged :exec
-UPDATE deliveries SET settled_as = 'not_applied'
-WHERE site = @site AND name = ANY(@names::text[]) AND state = 'staged' AND settled_as IS NULL;
+UPDATE deliveries d SET settled_as = 'not_applied'
+FROM (SELECT unnest(ARRAY(SELECT x.ctid FROM deliveries x
+                          WHERE x.site = @site AND x.name = k.name AND x.state = 'staged' AND x.settled_as IS NULL)) AS place
+      FROM (SELECT unnest(@names::text[]) AS name) k OFFSET 0) k
+WHERE d.ctid = k.place;
 
 -- name: DeletePendingOf :exec
 DELETE FROM pending WHERE site = @site AND name = ANY(@names::text[]);
@@ -54,12 +62,22 @@ FROM (SELECT unnest(@ids::text[]) AS id, unnest(@names::text[]) AS name, unnest(
 -- name: ClosePending :exec
 DELETE FROM pending WHERE deployment_id = ANY(@ids::text[]);
 
+-- Apart from ExtendPendingMany: the progress of one fetch knows no deadline, and extends exactly.
 -- name: ExtendPending :exec
 UPDATE pending p SET expires_at = greatest(p.expires_at, least(d.deadline_at, now() + make_interval(secs => @seconds::float8)))
 FROM deliveries d WHERE d.id = p.deployment_id AND p.deployment_id = @deployment_id;
 
--- Those whose row was purged, after the others were extended: what is being purged is gone by then.
+-- What a node is told of it can fetch, also where the row expired and was purged since.
 -- name: OfferPending :exec
+INSERT INTO pending (deployment_id, site, name, revision, revision_hash, expires_at)
+SELECT d.id, d.site, d.name, d.revision, r.body_hash, least(d.deadline_at, now() + make_interval(secs => @seconds::float8))
+FROM deliveries d JOIN revisions r ON r.site = d.site AND r.name = d.name AND r.revision = d.revision
+WHERE d.id = @deployment_id AND d.state = 'open'
+ON CONFLICT (deployment_id) DO UPDATE SET expires_at = greatest(pending.expires_at, excluded.expires_at);
+
+-- Those whose row was purged, after the others were extended: what is being purged is gone by then.
+-- Apart from OfferPending, which extends or offers one row with one statement.
+-- name: OfferPendingMany :exec
 INSERT INTO pending (deployment_id, site, name, revision, revision_hash, expires_at)
 SELECT d.id, d.site, d.name, d.revision, r.body_hash, least(@deadline::timestamptz, now() + make_interval(secs => @seconds::float8))
 FROM deliveries d
@@ -96,6 +114,8 @@ SELECT * FROM delivery_nodes WHERE delivery_id = ANY(@ids::text[]) ORDER BY deli
 UPDATE delivery_nodes SET state = 'notified', tries = tries + 1, notice = greatest(notice, @notice), updated_at = now()
 WHERE delivery_id = ANY(@ids::text[]) AND node = @node AND state <> 'applied';
 
+-- Apart from RecordTargets: the progress of a fetch writes the row without the lock of the subject,
+-- and an update by its key waits for that.
 -- name: SetTarget :execrows
 UPDATE delivery_nodes SET state = @state, already = @already, reason = @reason, message = @message,
        fetched = greatest(fetched, @fetched), updated_at = now()
@@ -179,9 +199,12 @@ ON CONFLICT (site, name, node) DO UPDATE SET
     since = CASE WHEN owed.revision = excluded.revision THEN owed.since ELSE now() END
 WHERE owed.revision <= excluded.revision;
 
+-- Apart from ConfirmOwedMany: a node that starts makes the row due without the lock of the subject,
+-- and a delete by its key waits for that.
 -- name: ConfirmOwed :exec
 DELETE FROM owed WHERE site = @site AND name = @name AND node = @node AND revision <= @revision;
 
+-- A node that starts meanwhile makes the row due: then that stays, and the row is tried once more.
 -- name: ParkOwed :exec
 UPDATE owed o SET due = false, reason = k.reason, tried_at = now()
 FROM (SELECT k.*, unnest(ARRAY(SELECT x.ctid FROM owed x WHERE x.site = @site AND x.name = k.name AND x.node = k.node)) AS place

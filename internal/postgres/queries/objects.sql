@@ -79,7 +79,10 @@ ORDER BY e.era DESC, e.xid DESC, e.seq DESC LIMIT @max_rows;
 INSERT INTO outbox (subject, trace) SELECT unnest(@subjects::text[]), @trace;
 
 -- name: TakeOutbox :exec
-DELETE FROM outbox WHERE subject = ANY(@subjects::text[]);
+DELETE FROM outbox o
+USING (SELECT unnest(ARRAY(SELECT x.ctid FROM outbox x WHERE x.subject = k.subject)) AS place
+       FROM (SELECT unnest(@subjects::text[]) AS subject) k OFFSET 0) k
+WHERE o.ctid = k.place;
 
 -- name: WaitingOutbox :many
 SELECT DISTINCT subject FROM outbox

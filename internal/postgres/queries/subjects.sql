@@ -1,5 +1,6 @@
 -- name: LockSubjects :many
-SELECT * FROM subjects WHERE site = @site AND name = ANY(@names::text[]) ORDER BY name FOR UPDATE;
+SELECT s.* FROM (SELECT unnest(@names::text[]) AS name ORDER BY 1) k
+JOIN LATERAL (SELECT x.* FROM subjects x WHERE x.site = @site AND x.name = k.name OFFSET 0 FOR UPDATE) s ON true;
 
 -- name: GetSubject :one
 SELECT * FROM subjects WHERE site = @site AND name = @name;
@@ -23,12 +24,16 @@ RETURNING name, desired_revision, attempts;
 SELECT r.* FROM revisions r WHERE r.site = @site AND r.name = @name
 AND r.revision = (SELECT s.desired_revision FROM subjects s WHERE s.site = @site AND s.name = @name);
 
+-- Apart from SnapshotsOf, which gives a batch the numbers and not the revisions.
 -- name: SnapshotRevision :one
 SELECT r.* FROM revisions r WHERE r.site = @site AND r.name = @name
 AND r.revision = (SELECT s.revision FROM snapshots s WHERE s.site = @site AND s.name = @name);
 
 -- name: AttachRuns :exec
-UPDATE subjects SET entity_run = @run WHERE site = @site AND name = ANY(@names::text[]) AND entity_run <> @run;
+UPDATE subjects s SET entity_run = @run
+FROM (SELECT unnest(ARRAY(SELECT x.ctid FROM subjects x WHERE x.site = @site AND x.name = k.name)) AS place
+      FROM (SELECT unnest(@names::text[]) AS name) k OFFSET 0) k
+WHERE s.ctid = k.place AND s.entity_run <> @run;
 
 -- name: SetTombstone :exec
 UPDATE subjects SET deleted = true WHERE site = @site AND name = @name AND desired_revision = @revision;
@@ -57,8 +62,8 @@ WHERE r.site = @site AND r.name = @name AND r.revision < @revision AND r.action 
   AND (r.body_hash, r.run_hash, r.enabled) IS DISTINCT FROM (c.body_hash, c.run_hash, c.enabled)
 ORDER BY r.revision DESC LIMIT 1;
 
--- With what the trigger would look up for each. It gives the deliveries that are done with
--- this, since they need no standby.
+-- With what the trigger would look up for each. It gives of each delivery whether its revision is
+-- the deployed one by this, and its durability: an asynchronous one needs no standby.
 -- name: RecordSnapshots :many
 WITH r AS MATERIALIZED (
     SELECT k.delivery_id, x.name, x.revision, x.era, x.action, x.body_hash, x.run_hash, x.enabled, x.durability
