@@ -229,6 +229,32 @@ func (q *Queries) InsertRevisions(ctx context.Context, arg InsertRevisionsParams
 	return err
 }
 
+const lockSubject = `-- name: LockSubject :one
+SELECT site, name, last_revision, desired_revision, attempts, deleted, entity_run, project FROM subjects WHERE site = $1 AND name = $2 FOR UPDATE
+`
+
+type LockSubjectParams struct {
+	Site string
+	Name string
+}
+
+// Apart from LockSubjects, because every step of a single delivery begins with it.
+func (q *Queries) LockSubject(ctx context.Context, arg LockSubjectParams) (Subject, error) {
+	row := q.db.QueryRow(ctx, lockSubject, arg.Site, arg.Name)
+	var i Subject
+	err := row.Scan(
+		&i.Site,
+		&i.Name,
+		&i.LastRevision,
+		&i.DesiredRevision,
+		&i.Attempts,
+		&i.Deleted,
+		&i.EntityRun,
+		&i.Project,
+	)
+	return i, err
+}
+
 const lockSubjects = `-- name: LockSubjects :many
 SELECT s.site, s.name, s.last_revision, s.desired_revision, s.attempts, s.deleted, s.entity_run, s.project FROM (SELECT unnest($1::text[]) AS name ORDER BY 1) k
 JOIN LATERAL (SELECT x.site, x.name, x.last_revision, x.desired_revision, x.attempts, x.deleted, x.entity_run, x.project FROM subjects x WHERE x.site = $2 AND x.name = k.name OFFSET 0 FOR UPDATE) s ON true

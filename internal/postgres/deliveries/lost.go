@@ -46,13 +46,9 @@ func (s *Store) CloseLost(ctx context.Context, o OpenSubject, end fleet.Operatio
 		if err := postgres.Lock(ctx, q, []fleet.ObjectKey{key}); err != nil {
 			return err
 		}
-		subjects, err := lockNames(ctx, q, key.Scope, key.Name)
+		sub, err := q.LockSubject(ctx, db.LockSubjectParams{Site: key.Scope, Name: key.Name})
 		if err != nil {
-			return err
-		}
-		sub, known := subjects[key.Name]
-		if !known {
-			return postgres.OrNotFound(nil, "instance", key.Scope+"/"+key.Name, "nothing was ever released under this name")
+			return postgres.Failed("lock the subject", err)
 		}
 		if sub.EntityRun != o.Run {
 			return nil // served by another run since

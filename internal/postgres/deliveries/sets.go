@@ -133,7 +133,7 @@ func (p *promotion) add(d *db.Delivery) {
 func (p promotion) write(ctx context.Context, q *db.Queries) ([]db.RecordSnapshotsRow, error) {
 	rows, err := q.RecordSnapshots(ctx, db.RecordSnapshotsParams(p))
 	if err == nil && len(rows) != len(p.Names) {
-		err = fleet.Errorf(fleet.Internal, "%d of %d revisions are there", len(rows), len(p.Names))
+		err = fleet.Errorf(fleet.Internal, "%d revisions found; want %d", len(rows), len(p.Names))
 	}
 	return rows, postgres.Failed("record the snapshots", err)
 }

@@ -55,13 +55,12 @@ func (w *walk) enter(ctx context.Context) error {
 	if err := postgres.Lock(ctx, w.q, []fleet.ObjectKey{w.of.Key()}); err != nil {
 		return err
 	}
-	subjects, err := lockNames(ctx, w.q, string(w.of.Site), string(w.of.Instance))
-	sub, known := subjects[string(w.of.Instance)]
-	if err == nil && !known {
+	var err error
+	w.sub, err = w.q.LockSubject(ctx, db.LockSubjectParams{Site: string(w.of.Site), Name: string(w.of.Instance)})
+	if postgres.NoRows(err) {
 		return postgres.OrNotFound(nil, "instance", string(w.of.Site)+"/"+string(w.of.Instance), "nothing was ever released under this name")
 	}
-	w.sub = sub
-	return err
+	return postgres.Failed("lock the subject", err)
 }
 
 // leave does not wait for the disk when the walk only looked: should the database lose

@@ -1,3 +1,7 @@
+-- Apart from LockSubjects, because every step of a single delivery begins with it.
+-- name: LockSubject :one
+SELECT * FROM subjects WHERE site = @site AND name = @name FOR UPDATE;
+
 -- name: LockSubjects :many
 SELECT s.* FROM (SELECT unnest(@names::text[]) AS name ORDER BY 1) k
 JOIN LATERAL (SELECT x.* FROM subjects x WHERE x.site = @site AND x.name = k.name OFFSET 0 FOR UPDATE) s ON true;
