@@ -191,6 +191,18 @@ func EndOperations(ctx context.Context, q *db.Queries, subject string, e Ending)
 	}))
 }
 
+// Server is a workflow run, of a build.
+type Server struct{ Run, Build string }
+
+// Serve has a run serve what some subjects were asked, and takes their outbox rows.
+func Serve(ctx context.Context, q *db.Queries, by Server, subjects ...string) error {
+	p := db.ServeOperationsParams{Run: by.Run, Build: by.Build, Subjects: subjects}
+	if err := q.ServeOperations(ctx, p); err != nil {
+		return Failed("serve operations", err)
+	}
+	return Failed("take the outbox", q.TakeOutbox(ctx, subjects))
+}
+
 // OperationOfDoor is the operation of a door, nil if it has none.
 func (s *Store) OperationOfDoor(ctx context.Context, d Door) (*Operation, error) {
 	return OperationOfDoor(ctx, s.Q, d)

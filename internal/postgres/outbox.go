@@ -10,24 +10,16 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
 
-// PutOutbox writes that a subject has something to do. The trace of the context goes along:
+// PutOutbox writes that some subjects have something to do. The trace of the context goes along:
 // the wake may be made by somebody who does not know the request (X22).
-func PutOutbox(ctx context.Context, q *db.Queries, subject string) error {
-	carried := propagation.MapCarrier{}
-	propagation.TraceContext{}.Inject(ctx, carried)
-	p := db.PutOutboxParams{Subject: subject, Trace: carried["traceparent"]}
-	return Failed("write the outbox", q.PutOutbox(ctx, p))
-}
-
-// PutOutboxMany is putOutbox for many subjects.
-func PutOutboxMany(ctx context.Context, q *db.Queries, subjects []string) error {
+func PutOutbox(ctx context.Context, q *db.Queries, subjects ...string) error {
 	if len(subjects) == 0 {
 		return nil
 	}
 	carried := propagation.MapCarrier{}
 	propagation.TraceContext{}.Inject(ctx, carried)
-	p := db.PutOutboxManyParams{Subjects: subjects, Trace: carried["traceparent"]}
-	return Failed("write the outbox", q.PutOutboxMany(ctx, p))
+	p := db.PutOutboxParams{Subjects: subjects, Trace: carried["traceparent"]}
+	return Failed("write the outbox", q.PutOutbox(ctx, p))
 }
 
 // WaitingWakes lists subjects whose outbox row has waited longer than a time: their wake

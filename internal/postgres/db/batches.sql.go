@@ -41,6 +41,7 @@ type AppendStatusEventsParams struct {
 	Site        string
 }
 
+// Apart from AppendEvent, which is for objects of all kinds and was given the object.
 func (q *Queries) AppendStatusEvents(ctx context.Context, arg AppendStatusEventsParams) error {
 	_, err := q.db.Exec(ctx, appendStatusEvents,
 		arg.Names,
@@ -73,21 +74,6 @@ func (q *Queries) AttachDeliveries(ctx context.Context, arg AttachDeliveriesPara
 		arg.Revisions,
 		arg.DeliveryIds,
 	)
-	return err
-}
-
-const attachRuns = `-- name: AttachRuns :exec
-UPDATE subjects SET entity_run = $1 WHERE site = $2 AND name = ANY($3::text[]) AND entity_run <> $1
-`
-
-type AttachRunsParams struct {
-	Run   string
-	Site  string
-	Names []string
-}
-
-func (q *Queries) AttachRuns(ctx context.Context, arg AttachRunsParams) error {
-	_, err := q.db.Exec(ctx, attachRuns, arg.Run, arg.Site, arg.Names)
 	return err
 }
 
@@ -209,15 +195,6 @@ func (q *Queries) ChangeSpecs(ctx context.Context, arg ChangeSpecsParams) error 
 	return err
 }
 
-const closePendingMany = `-- name: ClosePendingMany :exec
-DELETE FROM pending WHERE deployment_id = ANY($1::text[])
-`
-
-func (q *Queries) ClosePendingMany(ctx context.Context, ids []string) error {
-	_, err := q.db.Exec(ctx, closePendingMany, ids)
-	return err
-}
-
 const confirmOwedMany = `-- name: ConfirmOwedMany :exec
 DELETE FROM owed o USING (SELECT k.name, k.revision, unnest(ARRAY(SELECT x.ctid FROM owed x WHERE x.site = $1 AND x.name = k.name AND x.node = $2)) AS place
       FROM (SELECT unnest($3::text[]) AS name, unnest($4::bigint[]) AS revision) k OFFSET 0) k
@@ -285,20 +262,6 @@ func (q *Queries) CountWaiting(ctx context.Context, arg CountWaitingParams) (int
 	var count int64
 	err := row.Scan(&count)
 	return count, err
-}
-
-const deletePendingOfNames = `-- name: DeletePendingOfNames :exec
-DELETE FROM pending WHERE site = $1 AND name = ANY($2::text[])
-`
-
-type DeletePendingOfNamesParams struct {
-	Site  string
-	Names []string
-}
-
-func (q *Queries) DeletePendingOfNames(ctx context.Context, arg DeletePendingOfNamesParams) error {
-	_, err := q.db.Exec(ctx, deletePendingOfNames, arg.Site, arg.Names)
-	return err
 }
 
 const deletedNames = `-- name: DeletedNames :many
@@ -391,36 +354,6 @@ type EndBatchRowParams struct {
 
 func (q *Queries) EndBatchRow(ctx context.Context, arg EndBatchRowParams) error {
 	_, err := q.db.Exec(ctx, endBatchRow, arg.State, arg.Reason, arg.ID)
-	return err
-}
-
-const endDeliveries = `-- name: EndDeliveries :exec
-UPDATE deliveries d SET state = k.state, phase = 'closed', reason = k.reason, message = k.message,
-       settled_as = nullif(k.settled_as, ''), ended_at = now()
-FROM (SELECT k.id, k.state, k.reason, k.message, k.settled_as, unnest(ARRAY(SELECT x.ctid FROM deliveries x WHERE x.id = k.id)) AS place
-      FROM (SELECT unnest($2::text[]) AS id, unnest($3::text[]) AS state, unnest($4::text[]) AS reason,
-             unnest($5::text[]) AS message, unnest($6::text[]) AS settled_as) k OFFSET 0) k
-WHERE d.ctid = k.place AND d.state = $1::text
-`
-
-type EndDeliveriesParams struct {
-	Open      string
-	Ids       []string
-	States    []string
-	Reasons   []string
-	Messages  []string
-	SettledAs []string
-}
-
-func (q *Queries) EndDeliveries(ctx context.Context, arg EndDeliveriesParams) error {
-	_, err := q.db.Exec(ctx, endDeliveries,
-		arg.Open,
-		arg.Ids,
-		arg.States,
-		arg.Reasons,
-		arg.Messages,
-		arg.SettledAs,
-	)
 	return err
 }
 
@@ -589,161 +522,6 @@ func (q *Queries) InsertBatch(ctx context.Context, arg InsertBatchParams) error 
 		arg.Claimed,
 		arg.Nodes,
 		arg.Seconds,
-	)
-	return err
-}
-
-const insertDeliveries = `-- name: InsertDeliveries :exec
-INSERT INTO deliveries (id, site, name, revision, attempt, claim, node, epoch, from_revision, from_generation, state, phase,
-                        requested_by, workflow_id, run_id, deadline_at, batch_id)
-SELECT k.id, $1, k.name, k.revision, k.attempt, $2 || '/' || k.name, $3, $4, k.from_revision,
-       coalesce((SELECT r.generation FROM revisions r WHERE r.site = $1 AND r.name = k.name AND r.revision = k.from_revision), 0), 'open', $5,
-       k.requested_by, $6, $7, now() + make_interval(secs => $8::float8), $2
-FROM (SELECT unnest($9::text[]) AS id, unnest($10::text[]) AS name, unnest($11::bigint[]) AS revision,
-             unnest($12::bigint[]) AS attempt, unnest($13::bigint[]) AS from_revision,
-             unnest($14::text[]) AS requested_by) k
-`
-
-type InsertDeliveriesParams struct {
-	Site          string
-	BatchID       string
-	Node          string
-	Epoch         int64
-	Phase         string
-	WorkflowID    string
-	RunID         string
-	Seconds       float64
-	Ids           []string
-	Names         []string
-	Revisions     []int64
-	Attempts      []int64
-	FromRevisions []int64
-	RequestedBy   []string
-}
-
-func (q *Queries) InsertDeliveries(ctx context.Context, arg InsertDeliveriesParams) error {
-	_, err := q.db.Exec(ctx, insertDeliveries,
-		arg.Site,
-		arg.BatchID,
-		arg.Node,
-		arg.Epoch,
-		arg.Phase,
-		arg.WorkflowID,
-		arg.RunID,
-		arg.Seconds,
-		arg.Ids,
-		arg.Names,
-		arg.Revisions,
-		arg.Attempts,
-		arg.FromRevisions,
-		arg.RequestedBy,
-	)
-	return err
-}
-
-const insertPendingRows = `-- name: InsertPendingRows :exec
-INSERT INTO pending (deployment_id, site, name, revision, revision_hash, expires_at)
-SELECT k.id, $1, k.name, k.revision, k.revision_hash, now() + make_interval(secs => $2::float8)
-FROM (SELECT unnest($3::text[]) AS id, unnest($4::text[]) AS name, unnest($5::bigint[]) AS revision,
-             unnest($6::bytea[]) AS revision_hash) k
-`
-
-type InsertPendingRowsParams struct {
-	Site      string
-	Seconds   float64
-	Ids       []string
-	Names     []string
-	Revisions []int64
-	Hashes    [][]byte
-}
-
-func (q *Queries) InsertPendingRows(ctx context.Context, arg InsertPendingRowsParams) error {
-	_, err := q.db.Exec(ctx, insertPendingRows,
-		arg.Site,
-		arg.Seconds,
-		arg.Ids,
-		arg.Names,
-		arg.Revisions,
-		arg.Hashes,
-	)
-	return err
-}
-
-const insertRevisions = `-- name: InsertRevisions :exec
-INSERT INTO revisions (site, name, revision, era, action, content_kind, body_hash, size, run, run_hash, enabled,
-                       durability, generation, spec, created_by, reason)
-SELECT $1, k.name, k.revision, g.era, k.action, k.content_kind, k.body_hash, k.size, nullif(k.run, '')::jsonb, k.run_hash, k.enabled,
-       k.durability, k.generation, k.spec::jsonb, $2, $3
-FROM region g CROSS JOIN (
-    SELECT unnest($4::text[]) AS name, unnest($5::bigint[]) AS revision, unnest($6::text[]) AS action,
-           unnest($7::text[]) AS content_kind, unnest($8::bytea[]) AS body_hash, unnest($9::bigint[]) AS size,
-           unnest($10::text[]) AS run, unnest($11::bytea[]) AS run_hash, unnest($12::boolean[]) AS enabled,
-           unnest($13::text[]) AS durability, unnest($14::bigint[]) AS generation, unnest($15::text[]) AS spec) k
-`
-
-type InsertRevisionsParams struct {
-	Site         string
-	CreatedBy    string
-	Reason       string
-	Names        []string
-	Revisions    []int64
-	Actions      []string
-	ContentKinds []string
-	BodyHashes   [][]byte
-	Sizes        []int64
-	Runs         []string
-	RunHashes    [][]byte
-	Enabled      []bool
-	Durabilities []string
-	Generations  []int64
-	Specs        []string
-}
-
-func (q *Queries) InsertRevisions(ctx context.Context, arg InsertRevisionsParams) error {
-	_, err := q.db.Exec(ctx, insertRevisions,
-		arg.Site,
-		arg.CreatedBy,
-		arg.Reason,
-		arg.Names,
-		arg.Revisions,
-		arg.Actions,
-		arg.ContentKinds,
-		arg.BodyHashes,
-		arg.Sizes,
-		arg.Runs,
-		arg.RunHashes,
-		arg.Enabled,
-		arg.Durabilities,
-		arg.Generations,
-		arg.Specs,
-	)
-	return err
-}
-
-const insertTargetsMany = `-- name: InsertTargetsMany :exec
-INSERT INTO delivery_nodes (delivery_id, node, role, total, state, tries, notice)
-SELECT k.id, n.name, CASE WHEN n.name = $1::text THEN 'active' ELSE 'standby' END, k.total,
-       CASE WHEN n.name = $2::text THEN 'notified' ELSE 'waiting' END,
-       CASE WHEN n.name = $2::text THEN 1 ELSE 0 END, CASE WHEN n.name = $2::text THEN 1 ELSE 0 END
-FROM (SELECT unnest($3::text[]) AS id, unnest($4::bigint[]) AS total) k CROSS JOIN unnest($5::text[]) AS n(name)
-`
-
-type InsertTargetsManyParams struct {
-	Holder string
-	Told   string
-	Ids    []string
-	Totals []int64
-	Nodes  []string
-}
-
-// The node that is told at once (told, else ”) is what TellTargets would make of it.
-func (q *Queries) InsertTargetsMany(ctx context.Context, arg InsertTargetsManyParams) error {
-	_, err := q.db.Exec(ctx, insertTargetsMany,
-		arg.Holder,
-		arg.Told,
-		arg.Ids,
-		arg.Totals,
-		arg.Nodes,
 	)
 	return err
 }
@@ -1002,80 +780,15 @@ type LockKeysParams struct {
 	Shared []bool
 }
 
-// Rows of a batch are named by its site and their names, or by the ids of its deliveries: the
-// arrays of a statement are as long as the batch, and each row is looked up by its whole key,
-// also in a plan that was made while the tables were empty: LATERAL with OFFSET 0, or for what is
-// changed a look at its place (ctid); nobody else writes these rows meanwhile. A state that is
+// Rows of a set are named by their site and names, or by the ids of its deliveries; a single
+// delivery is a set of one (docs/adr/0009). The arrays of a statement are as long as the set, and
+// each row is looked up by its whole key, also in a plan that was made while the tables were empty:
+// LATERAL with OFFSET 0, or for what is changed a look at its place (ctid). An update by place skips
+// a row that another transaction changes meanwhile: nobody else writes these rows without the lock. A state that is
 // only looked at in such rows is a parameter: written out, it would offer a partial index, which
 // a planner that knows of no rows in that state takes instead of the key.
 func (q *Queries) LockKeys(ctx context.Context, arg LockKeysParams) error {
 	_, err := q.db.Exec(ctx, lockKeys, arg.Keys, arg.Shared)
-	return err
-}
-
-const lockSubjects = `-- name: LockSubjects :many
-SELECT site, name, last_revision, desired_revision, attempts, deleted, entity_run, project FROM subjects WHERE site = $1 AND name = ANY($2::text[]) ORDER BY name FOR UPDATE
-`
-
-type LockSubjectsParams struct {
-	Site  string
-	Names []string
-}
-
-func (q *Queries) LockSubjects(ctx context.Context, arg LockSubjectsParams) ([]Subject, error) {
-	rows, err := q.db.Query(ctx, lockSubjects, arg.Site, arg.Names)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []Subject
-	for rows.Next() {
-		var i Subject
-		if err := rows.Scan(
-			&i.Site,
-			&i.Name,
-			&i.LastRevision,
-			&i.DesiredRevision,
-			&i.Attempts,
-			&i.Deleted,
-			&i.EntityRun,
-			&i.Project,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const markNotified = `-- name: MarkNotified :exec
-UPDATE deliveries SET phase = 'notified' WHERE id = ANY($1::text[]) AND state = $2::text AND phase = 'persisted'
-`
-
-type MarkNotifiedParams struct {
-	Ids  []string
-	Open string
-}
-
-func (q *Queries) MarkNotified(ctx context.Context, arg MarkNotifiedParams) error {
-	_, err := q.db.Exec(ctx, markNotified, arg.Ids, arg.Open)
-	return err
-}
-
-const markRecorded = `-- name: MarkRecorded :exec
-UPDATE deliveries SET phase = 'recorded' WHERE id = ANY($1::text[]) AND state = $2::text
-`
-
-type MarkRecordedParams struct {
-	Ids  []string
-	Open string
-}
-
-func (q *Queries) MarkRecorded(ctx context.Context, arg MarkRecordedParams) error {
-	_, err := q.db.Exec(ctx, markRecorded, arg.Ids, arg.Open)
 	return err
 }
 
@@ -1206,58 +919,6 @@ func (q *Queries) NodesOfBatch(ctx context.Context, arg NodesOfBatchParams) ([]s
 	return items, nil
 }
 
-const numberSubjects = `-- name: NumberSubjects :many
-INSERT INTO subjects (site, name, project, last_revision, desired_revision, attempts)
-SELECT $1, k.name, k.project, k.raise, k.raise, 1
-FROM (SELECT unnest($2::text[]) AS name, unnest($3::text[]) AS project, unnest($4::bigint[]) AS raise) k
-ON CONFLICT (site, name) DO UPDATE SET
-    attempts = subjects.attempts + 1,
-    last_revision = subjects.last_revision + excluded.last_revision,
-    desired_revision = CASE WHEN excluded.last_revision > 0 THEN subjects.last_revision + 1 ELSE subjects.desired_revision END,
-    deleted = subjects.deleted AND excluded.last_revision = 0,
-    project = CASE WHEN excluded.last_revision > 0 THEN excluded.project ELSE subjects.project END
-RETURNING name, desired_revision, attempts
-`
-
-type NumberSubjectsParams struct {
-	Site     string
-	Names    []string
-	Projects []string
-	Raises   []int64
-}
-
-type NumberSubjectsRow struct {
-	Name            string
-	DesiredRevision int64
-	Attempts        int64
-}
-
-// Counts an attempt of each, and numbers a revision where one is released (raise 1, else 0).
-func (q *Queries) NumberSubjects(ctx context.Context, arg NumberSubjectsParams) ([]NumberSubjectsRow, error) {
-	rows, err := q.db.Query(ctx, numberSubjects,
-		arg.Site,
-		arg.Names,
-		arg.Projects,
-		arg.Raises,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []NumberSubjectsRow
-	for rows.Next() {
-		var i NumberSubjectsRow
-		if err := rows.Scan(&i.Name, &i.DesiredRevision, &i.Attempts); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const objectsOfSite = `-- name: ObjectsOfSite :many
 SELECT o.uid, o.kind, o.api_version, o.project, o.scope, o.name, o.labels, o.generation, o.resource_version, o.spec, o.syncing, o.owner_epoch, o.created_by, o.created_at, o.updated_at, o.deleting_since FROM unnest($1::text[]) AS k(name)
 JOIN LATERAL (SELECT x.uid, x.kind, x.api_version, x.project, x.scope, x.name, x.labels, x.generation, x.resource_version, x.spec, x.syncing, x.owner_epoch, x.created_by, x.created_at, x.updated_at, x.deleting_since FROM objects x WHERE x.kind = 'instance' AND x.scope = $2 AND x.name = k.name OFFSET 0) o ON true
@@ -1303,33 +964,6 @@ func (q *Queries) ObjectsOfSite(ctx context.Context, arg ObjectsOfSiteParams) ([
 		return nil, err
 	}
 	return items, nil
-}
-
-const offerPendingMany = `-- name: OfferPendingMany :exec
-INSERT INTO pending (deployment_id, site, name, revision, revision_hash, expires_at)
-SELECT d.id, d.site, d.name, d.revision, r.body_hash, least($1::timestamptz, now() + make_interval(secs => $2::float8))
-FROM deliveries d
-JOIN LATERAL (SELECT x.site, x.name, x.revision, x.era, x.action, x.content_kind, x.body_hash, x.size, x.run, x.run_hash, x.enabled, x.durability, x.generation, x.spec, x.created_by, x.reason, x.created_at FROM revisions x WHERE x.site = d.site AND x.name = d.name AND x.revision = d.revision OFFSET 0) r ON true
-WHERE d.id = ANY($3::text[]) AND d.state = $4::text
-  AND NOT EXISTS (SELECT 1 FROM pending p WHERE p.deployment_id = d.id OFFSET 0)
-`
-
-type OfferPendingManyParams struct {
-	Deadline time.Time
-	Seconds  float64
-	Ids      []string
-	Open     string
-}
-
-// Those whose row was purged, after the others were extended: what is being purged is gone by then.
-func (q *Queries) OfferPendingMany(ctx context.Context, arg OfferPendingManyParams) error {
-	_, err := q.db.Exec(ctx, offerPendingMany,
-		arg.Deadline,
-		arg.Seconds,
-		arg.Ids,
-		arg.Open,
-	)
-	return err
 }
 
 const openBatches = `-- name: OpenBatches :many
@@ -1389,36 +1023,6 @@ func (q *Queries) OpenBatches(ctx context.Context, arg OpenBatchesParams) ([]Ope
 	return items, nil
 }
 
-const oweRestMany = `-- name: OweRestMany :exec
-INSERT INTO owed (site, name, node, revision, action, due, reason)
-SELECT $1, p.name, n.name, p.revision, p.action, true, 'replicating'
-FROM (SELECT unnest($2::text[]) AS name, unnest($3::bigint[]) AS revision) k
-JOIN LATERAL (SELECT x.site, x.name, x.revision, x.delivery_id, x.epoch, x.recorded_at, x.era, x.action, x.body_hash, x.run_hash, x.enabled FROM snapshots x WHERE x.site = $1 AND x.name = k.name AND x.revision = k.revision OFFSET 0) p ON true
-CROSS JOIN unnest($4::text[]) AS n(name)
-ON CONFLICT (site, name, node) DO UPDATE SET
-    revision = excluded.revision, action = excluded.action, due = excluded.due, reason = excluded.reason, tried_at = now(),
-    since = CASE WHEN owed.revision = excluded.revision THEN owed.since ELSE now() END
-WHERE owed.revision <= excluded.revision
-`
-
-type OweRestManyParams struct {
-	Site      string
-	Names     []string
-	Revisions []int64
-	Nodes     []string
-}
-
-// Owes what is deployed now, and not what is older by now.
-func (q *Queries) OweRestMany(ctx context.Context, arg OweRestManyParams) error {
-	_, err := q.db.Exec(ctx, oweRestMany,
-		arg.Site,
-		arg.Names,
-		arg.Revisions,
-		arg.Nodes,
-	)
-	return err
-}
-
 const owedNames = `-- name: OwedNames :many
 SELECT DISTINCT name FROM owed WHERE site = $1 AND name = ANY($2::text[])
 `
@@ -1448,30 +1052,6 @@ func (q *Queries) OwedNames(ctx context.Context, arg OwedNamesParams) ([]string,
 	return items, nil
 }
 
-const parkOwedMany = `-- name: ParkOwedMany :exec
-UPDATE owed o SET due = false, reason = k.reason, tried_at = now()
-FROM (SELECT k.name, k.node, k.reason, unnest(ARRAY(SELECT x.ctid FROM owed x WHERE x.site = $1 AND x.name = k.name AND x.node = k.node)) AS place
-      FROM (SELECT unnest($2::text[]) AS name, unnest($3::text[]) AS node, unnest($4::text[]) AS reason) k OFFSET 0) k
-WHERE o.ctid = k.place
-`
-
-type ParkOwedManyParams struct {
-	Site    string
-	Names   []string
-	Nodes   []string
-	Reasons []string
-}
-
-func (q *Queries) ParkOwedMany(ctx context.Context, arg ParkOwedManyParams) error {
-	_, err := q.db.Exec(ctx, parkOwedMany,
-		arg.Site,
-		arg.Names,
-		arg.Nodes,
-		arg.Reasons,
-	)
-	return err
-}
-
 const putFetchToken = `-- name: PutFetchToken :exec
 INSERT INTO fetch_tokens (deployment_id, node, hash, expires_at)
 VALUES ($1, $2, $3, now() + make_interval(secs => $4::float8)) ON CONFLICT DO NOTHING
@@ -1484,6 +1064,7 @@ type PutFetchTokenParams struct {
 	Seconds      float64
 }
 
+// Apart from InsertFetchTokens: the notify of a batch is repeated with its token, others are not.
 func (q *Queries) PutFetchToken(ctx context.Context, arg PutFetchTokenParams) error {
 	_, err := q.db.Exec(ctx, putFetchToken,
 		arg.DeploymentID,
@@ -1492,71 +1073,6 @@ func (q *Queries) PutFetchToken(ctx context.Context, arg PutFetchTokenParams) er
 		arg.Seconds,
 	)
 	return err
-}
-
-const putOutboxMany = `-- name: PutOutboxMany :exec
-INSERT INTO outbox (subject, trace) SELECT unnest($1::text[]), $2
-`
-
-type PutOutboxManyParams struct {
-	Subjects []string
-	Trace    string
-}
-
-func (q *Queries) PutOutboxMany(ctx context.Context, arg PutOutboxManyParams) error {
-	_, err := q.db.Exec(ctx, putOutboxMany, arg.Subjects, arg.Trace)
-	return err
-}
-
-const recordSnapshots = `-- name: RecordSnapshots :many
-WITH r AS MATERIALIZED (
-    SELECT k.delivery_id, x.name, x.revision, x.era, x.action, x.body_hash, x.run_hash, x.enabled, x.durability
-    FROM (SELECT unnest($1::text[]) AS name, unnest($2::bigint[]) AS revision, unnest($3::text[]) AS delivery_id) k
-    JOIN LATERAL (SELECT x.site, x.name, x.revision, x.era, x.action, x.content_kind, x.body_hash, x.size, x.run, x.run_hash, x.enabled, x.durability, x.generation, x.spec, x.created_by, x.reason, x.created_at FROM revisions x WHERE x.site = $4 AND x.name = k.name AND x.revision = k.revision OFFSET 0) x ON true),
-recorded AS (
-INSERT INTO snapshots (site, name, revision, delivery_id, epoch, era, action, body_hash, run_hash, enabled)
-SELECT $4, r.name, r.revision, r.delivery_id, $5, r.era, r.action, r.body_hash, r.run_hash, r.enabled FROM r
-ON CONFLICT (site, name) DO UPDATE SET revision = excluded.revision, delivery_id = excluded.delivery_id,
-    epoch = excluded.epoch, recorded_at = now(), era = excluded.era, action = excluded.action, body_hash = excluded.body_hash,
-    run_hash = excluded.run_hash, enabled = excluded.enabled
-WHERE snapshots.revision < excluded.revision)
-SELECT r.delivery_id::text AS delivery_id FROM r WHERE r.durability = 'async'
-`
-
-type RecordSnapshotsParams struct {
-	Names       []string
-	Revisions   []int64
-	DeliveryIds []string
-	Site        string
-	Epoch       int64
-}
-
-// With what the trigger would look up for each. It gives the deliveries that are done with
-// this, since they need no standby.
-func (q *Queries) RecordSnapshots(ctx context.Context, arg RecordSnapshotsParams) ([]string, error) {
-	rows, err := q.db.Query(ctx, recordSnapshots,
-		arg.Names,
-		arg.Revisions,
-		arg.DeliveryIds,
-		arg.Site,
-		arg.Epoch,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []string
-	for rows.Next() {
-		var delivery_id string
-		if err := rows.Scan(&delivery_id); err != nil {
-			return nil, err
-		}
-		items = append(items, delivery_id)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
 }
 
 const recordTargets = `-- name: RecordTargets :many
@@ -1631,37 +1147,6 @@ func (q *Queries) RunningSubjects(ctx context.Context, subjects []string) ([]str
 	return items, nil
 }
 
-const serveOperationsOf = `-- name: ServeOperationsOf :exec
-UPDATE operations SET entity_run = $1, entity_build = $2
-WHERE subject = ANY($3::text[]) AND state = 'running' AND (entity_run <> $1 OR entity_build <> $2)
-`
-
-type ServeOperationsOfParams struct {
-	Run      string
-	Build    string
-	Subjects []string
-}
-
-func (q *Queries) ServeOperationsOf(ctx context.Context, arg ServeOperationsOfParams) error {
-	_, err := q.db.Exec(ctx, serveOperationsOf, arg.Run, arg.Build, arg.Subjects)
-	return err
-}
-
-const settleStagedOf = `-- name: SettleStagedOf :exec
-UPDATE deliveries SET settled_as = 'not_applied'
-WHERE site = $1 AND name = ANY($2::text[]) AND state = 'staged' AND settled_as IS NULL
-`
-
-type SettleStagedOfParams struct {
-	Site  string
-	Names []string
-}
-
-func (q *Queries) SettleStagedOf(ctx context.Context, arg SettleStagedOfParams) error {
-	_, err := q.db.Exec(ctx, settleStagedOf, arg.Site, arg.Names)
-	return err
-}
-
 const snapshotsOf = `-- name: SnapshotsOf :many
 SELECT p.name, p.revision, p.action FROM unnest($1::text[]) AS k(name)
 JOIN LATERAL (SELECT x.site, x.name, x.revision, x.delivery_id, x.epoch, x.recorded_at, x.era, x.action, x.body_hash, x.run_hash, x.enabled FROM snapshots x WHERE x.site = $2 AND x.name = k.name OFFSET 0) p ON true
@@ -1696,62 +1181,6 @@ func (q *Queries) SnapshotsOf(ctx context.Context, arg SnapshotsOfParams) ([]Sna
 		return nil, err
 	}
 	return items, nil
-}
-
-const standbysOf = `-- name: StandbysOf :many
-SELECT name FROM nodes WHERE site = $1 AND removed_at IS NULL AND role <> 'worker' AND name <> $2::text ORDER BY name
-`
-
-type StandbysOfParams struct {
-	Site string
-	Has  string
-}
-
-func (q *Queries) StandbysOf(ctx context.Context, arg StandbysOfParams) ([]string, error) {
-	rows, err := q.db.Query(ctx, standbysOf, arg.Site, arg.Has)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []string
-	for rows.Next() {
-		var name string
-		if err := rows.Scan(&name); err != nil {
-			return nil, err
-		}
-		items = append(items, name)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const supersedeOpenOf = `-- name: SupersedeOpenOf :exec
-UPDATE deliveries d SET state = 'superseded', phase = CASE WHEN d.phase = 'recorded' THEN 'recorded' ELSE 'closed' END,
-       reason = 'newer_revision', ended_at = now(),
-       settled_as = CASE WHEN d.phase = 'recorded' THEN 'applied'
-                         WHEN d.phase = 'persisted' OR EXISTS (SELECT 1 FROM batches b WHERE b.id = d.batch_id AND b.stage) THEN 'not_applied' END
-WHERE d.site = $1 AND d.name = ANY($2::text[]) AND d.state = 'open'
-`
-
-type SupersedeOpenOfParams struct {
-	Site  string
-	Names []string
-}
-
-func (q *Queries) SupersedeOpenOf(ctx context.Context, arg SupersedeOpenOfParams) error {
-	_, err := q.db.Exec(ctx, supersedeOpenOf, arg.Site, arg.Names)
-	return err
-}
-
-const takeOutboxOf = `-- name: TakeOutboxOf :exec
-DELETE FROM outbox WHERE subject = ANY($1::text[])
-`
-
-func (q *Queries) TakeOutboxOf(ctx context.Context, subjects []string) error {
-	_, err := q.db.Exec(ctx, takeOutboxOf, subjects)
-	return err
 }
 
 const targetsOfBatch = `-- name: TargetsOfBatch :many
@@ -1802,22 +1231,6 @@ func (q *Queries) TargetsOfBatch(ctx context.Context, batchID string) ([]Targets
 		return nil, err
 	}
 	return items, nil
-}
-
-const tellTargets = `-- name: TellTargets :exec
-UPDATE delivery_nodes SET state = 'notified', tries = tries + 1, notice = $1, updated_at = now()
-WHERE delivery_id = ANY($2::text[]) AND node = $3
-`
-
-type TellTargetsParams struct {
-	Notice int64
-	Ids    []string
-	Node   string
-}
-
-func (q *Queries) TellTargets(ctx context.Context, arg TellTargetsParams) error {
-	_, err := q.db.Exec(ctx, tellTargets, arg.Notice, arg.Ids, arg.Node)
-	return err
 }
 
 const tokensOf = `-- name: TokensOf :many
@@ -1877,85 +1290,6 @@ func (q *Queries) UnsettledNames(ctx context.Context, arg UnsettledNamesParams) 
 		return nil, err
 	}
 	return items, nil
-}
-
-const upsertHeldMany = `-- name: UpsertHeldMany :exec
-INSERT INTO node_held (site, name, node, era, revision, hash, enabled, deleted, running, high_era, high_revision, reason)
-SELECT $1, k.name, $2, k.era, k.revision, k.hash, k.enabled, k.deleted, k.running, k.high_era, k.high_revision, ''
-FROM (SELECT unnest($3::text[]) AS name, unnest($4::bigint[]) AS era, unnest($5::bigint[]) AS revision,
-             unnest($6::bytea[]) AS hash, unnest($7::boolean[]) AS enabled, unnest($8::boolean[]) AS deleted,
-             unnest($9::boolean[]) AS running, unnest($10::bigint[]) AS high_era,
-             unnest($11::bigint[]) AS high_revision) k
-ON CONFLICT (site, name, node) DO UPDATE SET
-    era = excluded.era, revision = excluded.revision, hash = excluded.hash, enabled = excluded.enabled,
-    deleted = excluded.deleted, running = excluded.running, high_era = excluded.high_era,
-    high_revision = excluded.high_revision, reason = excluded.reason, reported_at = now()
-WHERE (node_held.era, node_held.revision) <= (excluded.era, excluded.revision)
-`
-
-type UpsertHeldManyParams struct {
-	Site          string
-	Node          string
-	Names         []string
-	Eras          []int64
-	Revisions     []int64
-	Hashes        [][]byte
-	Enabled       []bool
-	Deleted       []bool
-	Running       []bool
-	HighEras      []int64
-	HighRevisions []int64
-}
-
-func (q *Queries) UpsertHeldMany(ctx context.Context, arg UpsertHeldManyParams) error {
-	_, err := q.db.Exec(ctx, upsertHeldMany,
-		arg.Site,
-		arg.Node,
-		arg.Names,
-		arg.Eras,
-		arg.Revisions,
-		arg.Hashes,
-		arg.Enabled,
-		arg.Deleted,
-		arg.Running,
-		arg.HighEras,
-		arg.HighRevisions,
-	)
-	return err
-}
-
-const upsertOwedMany = `-- name: UpsertOwedMany :exec
-INSERT INTO owed (site, name, node, revision, action, due, reason)
-SELECT $1, k.name, $2, k.revision, k.action, $3, k.reason
-FROM (SELECT unnest($4::text[]) AS name, unnest($5::bigint[]) AS revision, unnest($6::text[]) AS action,
-             unnest($7::text[]) AS reason) k
-ON CONFLICT (site, name, node) DO UPDATE SET
-    revision = excluded.revision, action = excluded.action, due = excluded.due, reason = excluded.reason, tried_at = now(),
-    since = CASE WHEN owed.revision = excluded.revision THEN owed.since ELSE now() END
-WHERE owed.revision <= excluded.revision
-`
-
-type UpsertOwedManyParams struct {
-	Site      string
-	Node      string
-	Due       bool
-	Names     []string
-	Revisions []int64
-	Actions   []string
-	Reasons   []string
-}
-
-func (q *Queries) UpsertOwedMany(ctx context.Context, arg UpsertOwedManyParams) error {
-	_, err := q.db.Exec(ctx, upsertOwedMany,
-		arg.Site,
-		arg.Node,
-		arg.Due,
-		arg.Names,
-		arg.Revisions,
-		arg.Actions,
-		arg.Reasons,
-	)
-	return err
 }
 
 const useBodies = `-- name: UseBodies :many

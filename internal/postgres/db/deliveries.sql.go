@@ -12,11 +12,11 @@ import (
 )
 
 const closePending = `-- name: ClosePending :exec
-DELETE FROM pending WHERE deployment_id = $1
+DELETE FROM pending WHERE deployment_id = ANY($1::text[])
 `
 
-func (q *Queries) ClosePending(ctx context.Context, deploymentID string) error {
-	_, err := q.db.Exec(ctx, closePending, deploymentID)
+func (q *Queries) ClosePending(ctx context.Context, ids []string) error {
+	_, err := q.db.Exec(ctx, closePending, ids)
 	return err
 }
 
@@ -31,6 +31,8 @@ type ConfirmOwedParams struct {
 	Revision int64
 }
 
+// Apart from ConfirmOwedMany: a node that starts makes the row due without the lock of the subject,
+// and a delete by its key waits for that.
 func (q *Queries) ConfirmOwed(ctx context.Context, arg ConfirmOwedParams) error {
 	_, err := q.db.Exec(ctx, confirmOwed,
 		arg.Site,
@@ -42,16 +44,16 @@ func (q *Queries) ConfirmOwed(ctx context.Context, arg ConfirmOwedParams) error 
 }
 
 const deletePendingOf = `-- name: DeletePendingOf :exec
-DELETE FROM pending WHERE site = $1 AND name = $2
+DELETE FROM pending WHERE site = $1 AND name = ANY($2::text[])
 `
 
 type DeletePendingOfParams struct {
-	Site string
-	Name string
+	Site  string
+	Names []string
 }
 
 func (q *Queries) DeletePendingOf(ctx context.Context, arg DeletePendingOfParams) error {
-	_, err := q.db.Exec(ctx, deletePendingOf, arg.Site, arg.Name)
+	_, err := q.db.Exec(ctx, deletePendingOf, arg.Site, arg.Names)
 	return err
 }
 
@@ -147,27 +149,32 @@ func (q *Queries) DueOwedOfNode(ctx context.Context, arg DueOwedOfNodeParams) ([
 	return items, nil
 }
 
-const endDelivery = `-- name: EndDelivery :exec
-UPDATE deliveries SET state = $1, phase = 'closed', reason = $2, message = $3,
-       settled_as = $4, ended_at = now()
-WHERE id = $5 AND state = 'open'
+const endDeliveries = `-- name: EndDeliveries :exec
+UPDATE deliveries d SET state = k.state, phase = 'closed', reason = k.reason, message = k.message,
+       settled_as = nullif(k.settled_as, ''), ended_at = now()
+FROM (SELECT k.id, k.state, k.reason, k.message, k.settled_as, unnest(ARRAY(SELECT x.ctid FROM deliveries x WHERE x.id = k.id)) AS place
+      FROM (SELECT unnest($2::text[]) AS id, unnest($3::text[]) AS state, unnest($4::text[]) AS reason,
+             unnest($5::text[]) AS message, unnest($6::text[]) AS settled_as) k OFFSET 0) k
+WHERE d.ctid = k.place AND d.state = $1::text
 `
 
-type EndDeliveryParams struct {
-	State     string
-	Reason    string
-	Message   string
-	SettledAs *string
-	ID        string
+type EndDeliveriesParams struct {
+	Open      string
+	Ids       []string
+	States    []string
+	Reasons   []string
+	Messages  []string
+	SettledAs []string
 }
 
-func (q *Queries) EndDelivery(ctx context.Context, arg EndDeliveryParams) error {
-	_, err := q.db.Exec(ctx, endDelivery,
-		arg.State,
-		arg.Reason,
-		arg.Message,
+func (q *Queries) EndDeliveries(ctx context.Context, arg EndDeliveriesParams) error {
+	_, err := q.db.Exec(ctx, endDeliveries,
+		arg.Open,
+		arg.Ids,
+		arg.States,
+		arg.Reasons,
+		arg.Messages,
 		arg.SettledAs,
-		arg.ID,
 	)
 	return err
 }
@@ -182,6 +189,7 @@ type ExtendPendingParams struct {
 	DeploymentID string
 }
 
+// Apart from ExtendPendingMany: the progress of one fetch knows no deadline, and extends exactly.
 func (q *Queries) ExtendPending(ctx context.Context, arg ExtendPendingParams) error {
 	_, err := q.db.Exec(ctx, extendPending, arg.Seconds, arg.DeploymentID)
 	return err
@@ -221,142 +229,133 @@ func (q *Queries) GetDelivery(ctx context.Context, id string) (Delivery, error) 
 	return i, err
 }
 
-const insertDelivery = `-- name: InsertDelivery :one
+const insertDeliveries = `-- name: InsertDeliveries :exec
 INSERT INTO deliveries (id, site, name, revision, attempt, claim, node, epoch, from_revision, from_generation, state, phase,
-                        requested_by, workflow_id, run_id, deadline_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9,
-        coalesce((SELECT r.generation FROM revisions r WHERE r.site = $2 AND r.name = $3 AND r.revision = $9), 0),
-        'open', 'persisted', $10, $11, $12, now() + make_interval(secs => $13::float8))
-RETURNING id, site, name, revision, attempt, claim, node, epoch, from_revision, state, phase, reason, message, settled_as, requested_by, workflow_id, run_id, created_at, deadline_at, ended_at, batch_id, from_generation
+                        requested_by, workflow_id, run_id, deadline_at, batch_id)
+SELECT k.id, $1, k.name, k.revision, k.attempt, k.claim, $2, $3, k.from_revision,
+       coalesce((SELECT r.generation FROM revisions r WHERE r.site = $1 AND r.name = k.name AND r.revision = k.from_revision), 0), 'open', $4,
+       k.requested_by, $5, $6, now() + make_interval(secs => $7::float8), $8
+FROM (SELECT unnest($9::text[]) AS id, unnest($10::text[]) AS name, unnest($11::bigint[]) AS revision,
+             unnest($12::bigint[]) AS attempt, unnest($13::text[]) AS claim, unnest($14::bigint[]) AS from_revision,
+             unnest($15::text[]) AS requested_by) k
 `
 
-type InsertDeliveryParams struct {
-	ID           string
-	Site         string
-	Name         string
-	Revision     int64
-	Attempt      int64
-	Claim        string
-	Node         string
-	Epoch        int64
-	FromRevision int64
-	RequestedBy  string
-	WorkflowID   string
-	RunID        string
-	Seconds      float64
+type InsertDeliveriesParams struct {
+	Site          string
+	Node          string
+	Epoch         int64
+	Phase         string
+	WorkflowID    string
+	RunID         string
+	Seconds       float64
+	BatchID       string
+	Ids           []string
+	Names         []string
+	Revisions     []int64
+	Attempts      []int64
+	Claims        []string
+	FromRevisions []int64
+	RequestedBy   []string
 }
 
-func (q *Queries) InsertDelivery(ctx context.Context, arg InsertDeliveryParams) (Delivery, error) {
-	row := q.db.QueryRow(ctx, insertDelivery,
-		arg.ID,
+func (q *Queries) InsertDeliveries(ctx context.Context, arg InsertDeliveriesParams) error {
+	_, err := q.db.Exec(ctx, insertDeliveries,
 		arg.Site,
-		arg.Name,
-		arg.Revision,
-		arg.Attempt,
-		arg.Claim,
 		arg.Node,
 		arg.Epoch,
-		arg.FromRevision,
-		arg.RequestedBy,
+		arg.Phase,
 		arg.WorkflowID,
 		arg.RunID,
 		arg.Seconds,
+		arg.BatchID,
+		arg.Ids,
+		arg.Names,
+		arg.Revisions,
+		arg.Attempts,
+		arg.Claims,
+		arg.FromRevisions,
+		arg.RequestedBy,
 	)
-	var i Delivery
-	err := row.Scan(
-		&i.ID,
-		&i.Site,
-		&i.Name,
-		&i.Revision,
-		&i.Attempt,
-		&i.Claim,
-		&i.Node,
-		&i.Epoch,
-		&i.FromRevision,
-		&i.State,
-		&i.Phase,
-		&i.Reason,
-		&i.Message,
-		&i.SettledAs,
-		&i.RequestedBy,
-		&i.WorkflowID,
-		&i.RunID,
-		&i.CreatedAt,
-		&i.DeadlineAt,
-		&i.EndedAt,
-		&i.BatchID,
-		&i.FromGeneration,
-	)
-	return i, err
+	return err
 }
 
-const insertFetchToken = `-- name: InsertFetchToken :exec
+const insertFetchTokens = `-- name: InsertFetchTokens :exec
 INSERT INTO fetch_tokens (deployment_id, node, hash, expires_at)
-VALUES ($1, $2, $3, now() + make_interval(secs => $4::float8))
+SELECT t.id, $1, t.hash, now() + make_interval(secs => $2::float8)
+FROM (SELECT unnest($3::text[]) AS id, unnest($4::bytea[]) AS hash) t
 `
 
-type InsertFetchTokenParams struct {
-	DeploymentID string
-	Node         string
-	Hash         []byte
-	Seconds      float64
+type InsertFetchTokensParams struct {
+	Node    string
+	Seconds float64
+	Ids     []string
+	Hashes  [][]byte
 }
 
-func (q *Queries) InsertFetchToken(ctx context.Context, arg InsertFetchTokenParams) error {
-	_, err := q.db.Exec(ctx, insertFetchToken,
-		arg.DeploymentID,
+func (q *Queries) InsertFetchTokens(ctx context.Context, arg InsertFetchTokensParams) error {
+	_, err := q.db.Exec(ctx, insertFetchTokens,
 		arg.Node,
-		arg.Hash,
 		arg.Seconds,
+		arg.Ids,
+		arg.Hashes,
 	)
 	return err
 }
 
 const insertPending = `-- name: InsertPending :exec
 INSERT INTO pending (deployment_id, site, name, revision, revision_hash, expires_at)
-VALUES ($1, $2, $3, $4, $5, now() + make_interval(secs => $6::float8))
+SELECT k.id, $1, k.name, k.revision, k.revision_hash, now() + make_interval(secs => $2::float8)
+FROM (SELECT unnest($3::text[]) AS id, unnest($4::text[]) AS name, unnest($5::bigint[]) AS revision,
+             unnest($6::bytea[]) AS revision_hash) k
 `
 
 type InsertPendingParams struct {
-	DeploymentID string
-	Site         string
-	Name         string
-	Revision     int64
-	RevisionHash []byte
-	Seconds      float64
+	Site      string
+	Seconds   float64
+	Ids       []string
+	Names     []string
+	Revisions []int64
+	Hashes    [][]byte
 }
 
 func (q *Queries) InsertPending(ctx context.Context, arg InsertPendingParams) error {
 	_, err := q.db.Exec(ctx, insertPending,
-		arg.DeploymentID,
 		arg.Site,
-		arg.Name,
-		arg.Revision,
-		arg.RevisionHash,
 		arg.Seconds,
+		arg.Ids,
+		arg.Names,
+		arg.Revisions,
+		arg.Hashes,
 	)
 	return err
 }
 
 const insertTargets = `-- name: InsertTargets :exec
-INSERT INTO delivery_nodes (delivery_id, node, role, state, total)
-SELECT $1, n.name, CASE WHEN n.name = $2::text THEN 'active' ELSE 'standby' END, 'waiting', $3
-FROM nodes n WHERE n.site = $4 AND n.removed_at IS NULL AND (n.name = $2::text OR n.role <> 'worker')
+INSERT INTO delivery_nodes (delivery_id, node, role, total, state, tries, notice)
+SELECT k.id, n.name, CASE WHEN n.name = $1::text THEN 'active' ELSE 'standby' END, k.total,
+       CASE WHEN n.name = $2::text THEN 'notified' ELSE 'waiting' END,
+       CASE WHEN n.name = $2::text THEN 1 ELSE 0 END, CASE WHEN n.name = $2::text THEN 1 ELSE 0 END
+FROM (SELECT unnest($3::text[]) AS id, unnest($4::bigint[]) AS total) k
+CROSS JOIN (SELECT x.name FROM nodes x
+            WHERE x.site = $5 AND x.removed_at IS NULL AND (x.name = $1::text OR x.role <> 'worker') OFFSET 0) n
 `
 
 type InsertTargetsParams struct {
-	DeliveryID string
-	Holder     string
-	Total      int64
-	Site       string
+	Holder string
+	Told   string
+	Ids    []string
+	Totals []int64
+	Site   string
 }
 
-// The holder of the lease is the active, whatever its configured role.
+// The holder of the lease is the active, whatever its configured role. The node that is told at
+// once (told, else ”) is what TellTargets would make of it.
 func (q *Queries) InsertTargets(ctx context.Context, arg InsertTargetsParams) error {
 	_, err := q.db.Exec(ctx, insertTargets,
-		arg.DeliveryID,
 		arg.Holder,
-		arg.Total,
+		arg.Told,
+		arg.Ids,
+		arg.Totals,
 		arg.Site,
 	)
 	return err
@@ -560,21 +559,6 @@ func (q *Queries) MoveOwed(ctx context.Context, arg MoveOwedParams) ([]string, e
 	return items, nil
 }
 
-const notifyTarget = `-- name: NotifyTarget :exec
-UPDATE delivery_nodes SET state = 'notified', tries = tries + 1, updated_at = now()
-WHERE delivery_id = $1 AND node = $2 AND state <> 'applied'
-`
-
-type NotifyTargetParams struct {
-	DeliveryID string
-	Node       string
-}
-
-func (q *Queries) NotifyTarget(ctx context.Context, arg NotifyTargetParams) error {
-	_, err := q.db.Exec(ctx, notifyTarget, arg.DeliveryID, arg.Node)
-	return err
-}
-
 const offerPending = `-- name: OfferPending :exec
 INSERT INTO pending (deployment_id, site, name, revision, revision_hash, expires_at)
 SELECT d.id, d.site, d.name, d.revision, r.body_hash, least(d.deadline_at, now() + make_interval(secs => $1::float8))
@@ -591,6 +575,34 @@ type OfferPendingParams struct {
 // What a node is told of it can fetch, also where the row expired and was purged since.
 func (q *Queries) OfferPending(ctx context.Context, arg OfferPendingParams) error {
 	_, err := q.db.Exec(ctx, offerPending, arg.Seconds, arg.DeploymentID)
+	return err
+}
+
+const offerPendingMany = `-- name: OfferPendingMany :exec
+INSERT INTO pending (deployment_id, site, name, revision, revision_hash, expires_at)
+SELECT d.id, d.site, d.name, d.revision, r.body_hash, least($1::timestamptz, now() + make_interval(secs => $2::float8))
+FROM deliveries d
+JOIN LATERAL (SELECT x.site, x.name, x.revision, x.era, x.action, x.content_kind, x.body_hash, x.size, x.run, x.run_hash, x.enabled, x.durability, x.generation, x.spec, x.created_by, x.reason, x.created_at FROM revisions x WHERE x.site = d.site AND x.name = d.name AND x.revision = d.revision OFFSET 0) r ON true
+WHERE d.id = ANY($3::text[]) AND d.state = $4::text
+  AND NOT EXISTS (SELECT 1 FROM pending p WHERE p.deployment_id = d.id OFFSET 0)
+`
+
+type OfferPendingManyParams struct {
+	Deadline time.Time
+	Seconds  float64
+	Ids      []string
+	Open     string
+}
+
+// Those whose row was purged, after the others were extended: what is being purged is gone by then.
+// Apart from OfferPending, which extends or offers one row with one statement.
+func (q *Queries) OfferPendingMany(ctx context.Context, arg OfferPendingManyParams) error {
+	_, err := q.db.Exec(ctx, offerPendingMany,
+		arg.Deadline,
+		arg.Seconds,
+		arg.Ids,
+		arg.Open,
+	)
 	return err
 }
 
@@ -635,10 +647,11 @@ func (q *Queries) OpenDelivery(ctx context.Context, arg OpenDeliveryParams) (Del
 
 const oweRest = `-- name: OweRest :exec
 INSERT INTO owed (site, name, node, revision, action, due, reason)
-SELECT r.site, r.name, n.name, r.revision, r.action, true, 'replicating'
-FROM revisions r JOIN nodes n ON n.site = r.site
-WHERE r.site = $1 AND r.name = $2 AND r.revision = $3
-  AND n.removed_at IS NULL AND n.role <> 'worker' AND n.name <> $4
+SELECT $1, p.name, n.name, p.revision, p.action, true, 'replicating'
+FROM (SELECT unnest($2::text[]) AS name, unnest($3::bigint[]) AS revision) k
+JOIN LATERAL (SELECT x.site, x.name, x.revision, x.delivery_id, x.epoch, x.recorded_at, x.era, x.action, x.body_hash, x.run_hash, x.enabled FROM snapshots x WHERE x.site = $1 AND x.name = k.name AND x.revision = k.revision OFFSET 0) p ON true
+CROSS JOIN (SELECT x.name FROM nodes x
+            WHERE x.site = $1 AND x.removed_at IS NULL AND x.role <> 'worker' AND x.name <> $4::text OFFSET 0) n
 ON CONFLICT (site, name, node) DO UPDATE SET
     revision = excluded.revision, action = excluded.action, due = excluded.due, reason = excluded.reason, tried_at = now(),
     since = CASE WHEN owed.revision = excluded.revision THEN owed.since ELSE now() END
@@ -646,39 +659,44 @@ WHERE owed.revision <= excluded.revision
 `
 
 type OweRestParams struct {
-	Site     string
-	Name     string
-	Revision int64
-	Has      string
+	Site      string
+	Names     []string
+	Revisions []int64
+	Has       string
 }
 
+// Owes what is deployed now, and not what is older by now.
 func (q *Queries) OweRest(ctx context.Context, arg OweRestParams) error {
 	_, err := q.db.Exec(ctx, oweRest,
 		arg.Site,
-		arg.Name,
-		arg.Revision,
+		arg.Names,
+		arg.Revisions,
 		arg.Has,
 	)
 	return err
 }
 
 const parkOwed = `-- name: ParkOwed :exec
-UPDATE owed SET due = false, reason = $1, tried_at = now() WHERE site = $2 AND name = $3 AND node = $4
+UPDATE owed o SET due = false, reason = k.reason, tried_at = now()
+FROM (SELECT k.name, k.node, k.reason, unnest(ARRAY(SELECT x.ctid FROM owed x WHERE x.site = $1 AND x.name = k.name AND x.node = k.node)) AS place
+      FROM (SELECT unnest($2::text[]) AS name, unnest($3::text[]) AS node, unnest($4::text[]) AS reason) k OFFSET 0) k
+WHERE o.ctid = k.place
 `
 
 type ParkOwedParams struct {
-	Reason string
-	Site   string
-	Name   string
-	Node   string
+	Site    string
+	Names   []string
+	Nodes   []string
+	Reasons []string
 }
 
+// A node that starts meanwhile makes the row due: then that stays, and the row is tried once more.
 func (q *Queries) ParkOwed(ctx context.Context, arg ParkOwedParams) error {
 	_, err := q.db.Exec(ctx, parkOwed,
-		arg.Reason,
 		arg.Site,
-		arg.Name,
-		arg.Node,
+		arg.Names,
+		arg.Nodes,
+		arg.Reasons,
 	)
 	return err
 }
@@ -796,16 +814,20 @@ func (q *Queries) ReopenSettled(ctx context.Context, arg ReopenSettledParams) (i
 }
 
 const setPhase = `-- name: SetPhase :exec
-UPDATE deliveries SET phase = $1 WHERE id = $2 AND state = 'open'
+UPDATE deliveries d SET phase = $1
+FROM (SELECT unnest(ARRAY(SELECT x.ctid FROM deliveries x WHERE x.id = k.id)) AS place
+      FROM (SELECT unnest($3::text[]) AS id) k OFFSET 0) k
+WHERE d.ctid = k.place AND d.state = $2::text
 `
 
 type SetPhaseParams struct {
 	Phase string
-	ID    string
+	Open  string
+	Ids   []string
 }
 
 func (q *Queries) SetPhase(ctx context.Context, arg SetPhaseParams) error {
-	_, err := q.db.Exec(ctx, setPhase, arg.Phase, arg.ID)
+	_, err := q.db.Exec(ctx, setPhase, arg.Phase, arg.Open, arg.Ids)
 	return err
 }
 
@@ -825,6 +847,8 @@ type SetTargetParams struct {
 	Node       string
 }
 
+// Apart from RecordTargets: the progress of a fetch writes the row without the lock of the subject,
+// and an update by its key waits for that.
 func (q *Queries) SetTarget(ctx context.Context, arg SetTargetParams) (int64, error) {
 	result, err := q.db.Exec(ctx, setTarget,
 		arg.State,
@@ -856,17 +880,20 @@ func (q *Queries) SettleDelivery(ctx context.Context, arg SettleDeliveryParams) 
 }
 
 const settleStaged = `-- name: SettleStaged :exec
-UPDATE deliveries SET settled_as = 'not_applied' WHERE site = $1 AND name = $2 AND state = 'staged' AND settled_as IS NULL
+UPDATE deliveries d SET settled_as = 'not_applied'
+FROM (SELECT unnest(ARRAY(SELECT x.ctid FROM deliveries x
+                          WHERE x.site = $1 AND x.name = k.name AND x.state = 'staged' AND x.settled_as IS NULL)) AS place
+      FROM (SELECT unnest($2::text[]) AS name) k OFFSET 0) k
+WHERE d.ctid = k.place
 `
 
 type SettleStagedParams struct {
-	Site string
-	Name string
+	Site  string
+	Names []string
 }
 
-// What was staged waits for the next delivery of its instance, and is done with it.
 func (q *Queries) SettleStaged(ctx context.Context, arg SettleStagedParams) error {
-	_, err := q.db.Exec(ctx, settleStaged, arg.Site, arg.Name)
+	_, err := q.db.Exec(ctx, settleStaged, arg.Site, arg.Names)
 	return err
 }
 
@@ -875,16 +902,18 @@ UPDATE deliveries d SET state = 'superseded', phase = CASE WHEN d.phase = 'recor
        reason = 'newer_revision', ended_at = now(),
        settled_as = CASE WHEN d.phase = 'recorded' THEN 'applied'
                          WHEN d.phase = 'persisted' OR EXISTS (SELECT 1 FROM batches b WHERE b.id = d.batch_id AND b.stage) THEN 'not_applied' END
-WHERE d.site = $1 AND d.name = $2 AND d.state = 'open'
+FROM (SELECT unnest(ARRAY(SELECT x.ctid FROM deliveries x WHERE x.site = $1 AND x.name = k.name AND x.state = 'open')) AS place
+      FROM (SELECT unnest($2::text[]) AS name) k OFFSET 0) k
+WHERE d.ctid = k.place
 `
 
 type SupersedeOpenParams struct {
-	Site string
-	Name string
+	Site  string
+	Names []string
 }
 
 func (q *Queries) SupersedeOpen(ctx context.Context, arg SupersedeOpenParams) error {
-	_, err := q.db.Exec(ctx, supersedeOpen, arg.Site, arg.Name)
+	_, err := q.db.Exec(ctx, supersedeOpen, arg.Site, arg.Names)
 	return err
 }
 
@@ -911,11 +940,11 @@ func (q *Queries) TargetProgress(ctx context.Context, arg TargetProgressParams) 
 }
 
 const targetsOf = `-- name: TargetsOf :many
-SELECT delivery_id, node, role, state, already, tries, fetched, total, reason, message, updated_at, notice FROM delivery_nodes WHERE delivery_id = $1 ORDER BY role, node
+SELECT delivery_id, node, role, state, already, tries, fetched, total, reason, message, updated_at, notice FROM delivery_nodes WHERE delivery_id = ANY($1::text[]) ORDER BY delivery_id, role, node
 `
 
-func (q *Queries) TargetsOf(ctx context.Context, deliveryID string) ([]DeliveryNode, error) {
-	rows, err := q.db.Query(ctx, targetsOf, deliveryID)
+func (q *Queries) TargetsOf(ctx context.Context, ids []string) ([]DeliveryNode, error) {
+	rows, err := q.db.Query(ctx, targetsOf, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -947,41 +976,20 @@ func (q *Queries) TargetsOf(ctx context.Context, deliveryID string) ([]DeliveryN
 	return items, nil
 }
 
-const targetsOfMany = `-- name: TargetsOfMany :many
-SELECT delivery_id, node, role, state, already, tries, fetched, total, reason, message, updated_at, notice FROM delivery_nodes WHERE delivery_id = ANY($1::text[]) ORDER BY delivery_id, role, node
+const tellTargets = `-- name: TellTargets :exec
+UPDATE delivery_nodes SET state = 'notified', tries = tries + 1, notice = greatest(notice, $1), updated_at = now()
+WHERE delivery_id = ANY($2::text[]) AND node = $3 AND state <> 'applied'
 `
 
-func (q *Queries) TargetsOfMany(ctx context.Context, ids []string) ([]DeliveryNode, error) {
-	rows, err := q.db.Query(ctx, targetsOfMany, ids)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []DeliveryNode
-	for rows.Next() {
-		var i DeliveryNode
-		if err := rows.Scan(
-			&i.DeliveryID,
-			&i.Node,
-			&i.Role,
-			&i.State,
-			&i.Already,
-			&i.Tries,
-			&i.Fetched,
-			&i.Total,
-			&i.Reason,
-			&i.Message,
-			&i.UpdatedAt,
-			&i.Notice,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
+type TellTargetsParams struct {
+	Notice int64
+	Ids    []string
+	Node   string
+}
+
+func (q *Queries) TellTargets(ctx context.Context, arg TellTargetsParams) error {
+	_, err := q.db.Exec(ctx, tellTargets, arg.Notice, arg.Ids, arg.Node)
+	return err
 }
 
 const ticketContent = `-- name: TicketContent :one
@@ -1062,7 +1070,9 @@ func (q *Queries) UnsettledDeliveries(ctx context.Context, arg UnsettledDeliveri
 
 const upsertOwed = `-- name: UpsertOwed :exec
 INSERT INTO owed (site, name, node, revision, action, due, reason)
-VALUES ($1, $2, $3, $4, $5, $6, $7)
+SELECT $1, k.name, $2, k.revision, k.action, $3, k.reason
+FROM (SELECT unnest($4::text[]) AS name, unnest($5::bigint[]) AS revision, unnest($6::text[]) AS action,
+             unnest($7::text[]) AS reason) k
 ON CONFLICT (site, name, node) DO UPDATE SET
     revision = excluded.revision, action = excluded.action, due = excluded.due, reason = excluded.reason, tried_at = now(),
     since = CASE WHEN owed.revision = excluded.revision THEN owed.since ELSE now() END
@@ -1070,24 +1080,24 @@ WHERE owed.revision <= excluded.revision
 `
 
 type UpsertOwedParams struct {
-	Site     string
-	Name     string
-	Node     string
-	Revision int64
-	Action   string
-	Due      bool
-	Reason   string
+	Site      string
+	Node      string
+	Due       bool
+	Names     []string
+	Revisions []int64
+	Actions   []string
+	Reasons   []string
 }
 
 func (q *Queries) UpsertOwed(ctx context.Context, arg UpsertOwedParams) error {
 	_, err := q.db.Exec(ctx, upsertOwed,
 		arg.Site,
-		arg.Name,
 		arg.Node,
-		arg.Revision,
-		arg.Action,
 		arg.Due,
-		arg.Reason,
+		arg.Names,
+		arg.Revisions,
+		arg.Actions,
+		arg.Reasons,
 	)
 	return err
 }

@@ -995,7 +995,11 @@ func (q *Queries) TrimLogs(ctx context.Context, arg TrimLogsParams) error {
 
 const upsertHeld = `-- name: UpsertHeld :exec
 INSERT INTO node_held (site, name, node, era, revision, hash, enabled, deleted, running, high_era, high_revision, reason)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+SELECT $1, k.name, $2, k.era, k.revision, k.hash, k.enabled, k.deleted, k.running, k.high_era, k.high_revision, k.reason
+FROM (SELECT unnest($3::text[]) AS name, unnest($4::bigint[]) AS era, unnest($5::bigint[]) AS revision,
+             unnest($6::bytea[]) AS hash, unnest($7::boolean[]) AS enabled, unnest($8::boolean[]) AS deleted,
+             unnest($9::boolean[]) AS running, unnest($10::bigint[]) AS high_era,
+             unnest($11::bigint[]) AS high_revision, unnest($12::text[]) AS reason) k
 ON CONFLICT (site, name, node) DO UPDATE SET
     era = excluded.era, revision = excluded.revision, hash = excluded.hash, enabled = excluded.enabled,
     deleted = excluded.deleted, running = excluded.running, high_era = excluded.high_era,
@@ -1005,35 +1009,35 @@ WHERE (node_held.era, node_held.revision) <= (excluded.era, excluded.revision)
 `
 
 type UpsertHeldParams struct {
-	Site         string
-	Name         string
-	Node         string
-	Era          int64
-	Revision     int64
-	Hash         []byte
-	Enabled      bool
-	Deleted      bool
-	Running      bool
-	HighEra      int64
-	HighRevision int64
-	Reason       string
-	StartingAt   *time.Time
+	Site          string
+	Node          string
+	Names         []string
+	Eras          []int64
+	Revisions     []int64
+	Hashes        [][]byte
+	Enabled       []bool
+	Deleted       []bool
+	Running       []bool
+	HighEras      []int64
+	HighRevisions []int64
+	Reasons       []string
+	StartingAt    *time.Time
 }
 
 func (q *Queries) UpsertHeld(ctx context.Context, arg UpsertHeldParams) error {
 	_, err := q.db.Exec(ctx, upsertHeld,
 		arg.Site,
-		arg.Name,
 		arg.Node,
-		arg.Era,
-		arg.Revision,
-		arg.Hash,
+		arg.Names,
+		arg.Eras,
+		arg.Revisions,
+		arg.Hashes,
 		arg.Enabled,
 		arg.Deleted,
 		arg.Running,
-		arg.HighEra,
-		arg.HighRevision,
-		arg.Reason,
+		arg.HighEras,
+		arg.HighRevisions,
+		arg.Reasons,
 		arg.StartingAt,
 	)
 	return err

@@ -546,16 +546,16 @@ func (q *Queries) PurgeIdempotency(ctx context.Context, maxRows int32) (int64, e
 }
 
 const putOutbox = `-- name: PutOutbox :exec
-INSERT INTO outbox (subject, trace) VALUES ($1, $2)
+INSERT INTO outbox (subject, trace) SELECT unnest($1::text[]), $2
 `
 
 type PutOutboxParams struct {
-	Subject string
-	Trace   string
+	Subjects []string
+	Trace    string
 }
 
 func (q *Queries) PutOutbox(ctx context.Context, arg PutOutboxParams) error {
-	_, err := q.db.Exec(ctx, putOutbox, arg.Subject, arg.Trace)
+	_, err := q.db.Exec(ctx, putOutbox, arg.Subjects, arg.Trace)
 	return err
 }
 
@@ -678,11 +678,14 @@ func (q *Queries) ReferrersOf(ctx context.Context, arg ReferrersOfParams) ([]Ref
 }
 
 const takeOutbox = `-- name: TakeOutbox :exec
-DELETE FROM outbox WHERE subject = $1
+DELETE FROM outbox o
+USING (SELECT unnest(ARRAY(SELECT x.ctid FROM outbox x WHERE x.subject = k.subject)) AS place
+       FROM (SELECT unnest($1::text[]) AS subject) k OFFSET 0) k
+WHERE o.ctid = k.place
 `
 
-func (q *Queries) TakeOutbox(ctx context.Context, subject string) error {
-	_, err := q.db.Exec(ctx, takeOutbox, subject)
+func (q *Queries) TakeOutbox(ctx context.Context, subjects []string) error {
+	_, err := q.db.Exec(ctx, takeOutbox, subjects)
 	return err
 }
 

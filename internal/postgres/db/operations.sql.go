@@ -20,6 +20,7 @@ type AttachDeliveryParams struct {
 	Revision   int64
 }
 
+// Apart from AttachDeliveries, because a cancellation writes the row without the lock of the subject.
 func (q *Queries) AttachDelivery(ctx context.Context, arg AttachDeliveryParams) error {
 	_, err := q.db.Exec(ctx, attachDelivery, arg.DeliveryID, arg.Subject, arg.Revision)
 	return err
@@ -92,6 +93,8 @@ type EndOperationsParams struct {
 	Run           string
 }
 
+// Apart from EndOperationsMany: a cancellation writes the row without the lock of the subject, and
+// an update by its key waits for that; only one subject asks for a run, or for what was cancelled.
 func (q *Queries) EndOperations(ctx context.Context, arg EndOperationsParams) error {
 	_, err := q.db.Exec(ctx, endOperations,
 		arg.State,
@@ -570,17 +573,17 @@ func (q *Queries) RequestCancel(ctx context.Context, id string) (Operation, erro
 
 const serveOperations = `-- name: ServeOperations :exec
 UPDATE operations SET entity_run = $1, entity_build = $2
-WHERE subject = $3 AND state = 'running' AND (entity_run <> $1 OR entity_build <> $2)
+WHERE subject = ANY($3::text[]) AND state = 'running' AND (entity_run <> $1 OR entity_build <> $2)
 `
 
 type ServeOperationsParams struct {
-	Run     string
-	Build   string
-	Subject string
+	Run      string
+	Build    string
+	Subjects []string
 }
 
 func (q *Queries) ServeOperations(ctx context.Context, arg ServeOperationsParams) error {
-	_, err := q.db.Exec(ctx, serveOperations, arg.Run, arg.Build, arg.Subject)
+	_, err := q.db.Exec(ctx, serveOperations, arg.Run, arg.Build, arg.Subjects)
 	return err
 }
 

@@ -10,32 +10,21 @@ import (
 	"encoding/json"
 )
 
-const attachRun = `-- name: AttachRun :exec
-UPDATE subjects SET entity_run = $1 WHERE site = $2 AND name = $3 AND entity_run <> $1
+const attachRuns = `-- name: AttachRuns :exec
+UPDATE subjects s SET entity_run = $1
+FROM (SELECT unnest(ARRAY(SELECT x.ctid FROM subjects x WHERE x.site = $2 AND x.name = k.name)) AS place
+      FROM (SELECT unnest($3::text[]) AS name) k OFFSET 0) k
+WHERE s.ctid = k.place AND s.entity_run <> $1
 `
 
-type AttachRunParams struct {
-	Run  string
-	Site string
-	Name string
+type AttachRunsParams struct {
+	Run   string
+	Site  string
+	Names []string
 }
 
-func (q *Queries) AttachRun(ctx context.Context, arg AttachRunParams) error {
-	_, err := q.db.Exec(ctx, attachRun, arg.Run, arg.Site, arg.Name)
-	return err
-}
-
-const countAttempt = `-- name: CountAttempt :exec
-UPDATE subjects SET attempts = attempts + 1 WHERE site = $1 AND name = $2
-`
-
-type CountAttemptParams struct {
-	Site string
-	Name string
-}
-
-func (q *Queries) CountAttempt(ctx context.Context, arg CountAttemptParams) error {
-	_, err := q.db.Exec(ctx, countAttempt, arg.Site, arg.Name)
+func (q *Queries) AttachRuns(ctx context.Context, arg AttachRunsParams) error {
+	_, err := q.db.Exec(ctx, attachRuns, arg.Run, arg.Site, arg.Names)
 	return err
 }
 
@@ -115,39 +104,53 @@ func (q *Queries) DesiredRevision(ctx context.Context, arg DesiredRevisionParams
 	return i, err
 }
 
-const getRevision = `-- name: GetRevision :one
-SELECT site, name, revision, era, action, content_kind, body_hash, size, run, run_hash, enabled, durability, generation, spec, created_by, reason, created_at FROM revisions WHERE site = $1 AND name = $2 AND revision = $3
+const getRevisions = `-- name: GetRevisions :many
+SELECT r.site, r.name, r.revision, r.era, r.action, r.content_kind, r.body_hash, r.size, r.run, r.run_hash, r.enabled, r.durability, r.generation, r.spec, r.created_by, r.reason, r.created_at FROM (SELECT unnest($1::text[]) AS name, unnest($2::bigint[]) AS revision) k
+JOIN LATERAL (SELECT x.site, x.name, x.revision, x.era, x.action, x.content_kind, x.body_hash, x.size, x.run, x.run_hash, x.enabled, x.durability, x.generation, x.spec, x.created_by, x.reason, x.created_at FROM revisions x WHERE x.site = $3 AND x.name = k.name AND x.revision = k.revision OFFSET 0) r ON true
 `
 
-type GetRevisionParams struct {
-	Site     string
-	Name     string
-	Revision int64
+type GetRevisionsParams struct {
+	Names     []string
+	Revisions []int64
+	Site      string
 }
 
-func (q *Queries) GetRevision(ctx context.Context, arg GetRevisionParams) (Revision, error) {
-	row := q.db.QueryRow(ctx, getRevision, arg.Site, arg.Name, arg.Revision)
-	var i Revision
-	err := row.Scan(
-		&i.Site,
-		&i.Name,
-		&i.Revision,
-		&i.Era,
-		&i.Action,
-		&i.ContentKind,
-		&i.BodyHash,
-		&i.Size,
-		&i.Run,
-		&i.RunHash,
-		&i.Enabled,
-		&i.Durability,
-		&i.Generation,
-		&i.Spec,
-		&i.CreatedBy,
-		&i.Reason,
-		&i.CreatedAt,
-	)
-	return i, err
+func (q *Queries) GetRevisions(ctx context.Context, arg GetRevisionsParams) ([]Revision, error) {
+	rows, err := q.db.Query(ctx, getRevisions, arg.Names, arg.Revisions, arg.Site)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Revision
+	for rows.Next() {
+		var i Revision
+		if err := rows.Scan(
+			&i.Site,
+			&i.Name,
+			&i.Revision,
+			&i.Era,
+			&i.Action,
+			&i.ContentKind,
+			&i.BodyHash,
+			&i.Size,
+			&i.Run,
+			&i.RunHash,
+			&i.Enabled,
+			&i.Durability,
+			&i.Generation,
+			&i.Spec,
+			&i.CreatedBy,
+			&i.Reason,
+			&i.CreatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const getSubject = `-- name: GetSubject :one
@@ -175,49 +178,53 @@ func (q *Queries) GetSubject(ctx context.Context, arg GetSubjectParams) (Subject
 	return i, err
 }
 
-const insertRevision = `-- name: InsertRevision :exec
+const insertRevisions = `-- name: InsertRevisions :exec
 INSERT INTO revisions (site, name, revision, era, action, content_kind, body_hash, size, run, run_hash, enabled,
                        durability, generation, spec, created_by, reason)
-SELECT $1, $2, $3, r.era, $4, $5, $6, $7, $8, $9,
-       $10, $11, $12, $13, $14, $15
-FROM region r
+SELECT $1, k.name, k.revision, g.era, k.action, k.content_kind, k.body_hash, k.size, nullif(k.run, '')::jsonb, k.run_hash, k.enabled,
+       k.durability, k.generation, k.spec::jsonb, $2, $3
+FROM region g CROSS JOIN (
+    SELECT unnest($4::text[]) AS name, unnest($5::bigint[]) AS revision, unnest($6::text[]) AS action,
+           unnest($7::text[]) AS content_kind, unnest($8::bytea[]) AS body_hash, unnest($9::bigint[]) AS size,
+           unnest($10::text[]) AS run, unnest($11::bytea[]) AS run_hash, unnest($12::boolean[]) AS enabled,
+           unnest($13::text[]) AS durability, unnest($14::bigint[]) AS generation, unnest($15::text[]) AS spec) k
 `
 
-type InsertRevisionParams struct {
-	Site        string
-	Name        string
-	Revision    int64
-	Action      string
-	ContentKind string
-	BodyHash    []byte
-	Size        int64
-	Run         json.RawMessage
-	RunHash     []byte
-	Enabled     bool
-	Durability  string
-	Generation  int64
-	Spec        json.RawMessage
-	CreatedBy   string
-	Reason      string
+type InsertRevisionsParams struct {
+	Site         string
+	CreatedBy    string
+	Reason       string
+	Names        []string
+	Revisions    []int64
+	Actions      []string
+	ContentKinds []string
+	BodyHashes   [][]byte
+	Sizes        []int64
+	Runs         []string
+	RunHashes    [][]byte
+	Enabled      []bool
+	Durabilities []string
+	Generations  []int64
+	Specs        []string
 }
 
-func (q *Queries) InsertRevision(ctx context.Context, arg InsertRevisionParams) error {
-	_, err := q.db.Exec(ctx, insertRevision,
+func (q *Queries) InsertRevisions(ctx context.Context, arg InsertRevisionsParams) error {
+	_, err := q.db.Exec(ctx, insertRevisions,
 		arg.Site,
-		arg.Name,
-		arg.Revision,
-		arg.Action,
-		arg.ContentKind,
-		arg.BodyHash,
-		arg.Size,
-		arg.Run,
-		arg.RunHash,
-		arg.Enabled,
-		arg.Durability,
-		arg.Generation,
-		arg.Spec,
 		arg.CreatedBy,
 		arg.Reason,
+		arg.Names,
+		arg.Revisions,
+		arg.Actions,
+		arg.ContentKinds,
+		arg.BodyHashes,
+		arg.Sizes,
+		arg.Runs,
+		arg.RunHashes,
+		arg.Enabled,
+		arg.Durabilities,
+		arg.Generations,
+		arg.Specs,
 	)
 	return err
 }
@@ -231,6 +238,7 @@ type LockSubjectParams struct {
 	Name string
 }
 
+// Apart from LockSubjects, because every step of a single delivery begins with it.
 func (q *Queries) LockSubject(ctx context.Context, arg LockSubjectParams) (Subject, error) {
 	row := q.db.QueryRow(ctx, lockSubject, arg.Site, arg.Name)
 	var i Subject
@@ -247,54 +255,157 @@ func (q *Queries) LockSubject(ctx context.Context, arg LockSubjectParams) (Subje
 	return i, err
 }
 
-const nextRevision = `-- name: NextRevision :one
-INSERT INTO subjects (site, name, project, last_revision, desired_revision) VALUES ($1, $2, $3, 1, 1)
+const lockSubjects = `-- name: LockSubjects :many
+SELECT s.site, s.name, s.last_revision, s.desired_revision, s.attempts, s.deleted, s.entity_run, s.project FROM (SELECT unnest($1::text[]) AS name ORDER BY 1) k
+JOIN LATERAL (SELECT x.site, x.name, x.last_revision, x.desired_revision, x.attempts, x.deleted, x.entity_run, x.project FROM subjects x WHERE x.site = $2 AND x.name = k.name OFFSET 0 FOR UPDATE) s ON true
+`
+
+type LockSubjectsParams struct {
+	Names []string
+	Site  string
+}
+
+func (q *Queries) LockSubjects(ctx context.Context, arg LockSubjectsParams) ([]Subject, error) {
+	rows, err := q.db.Query(ctx, lockSubjects, arg.Names, arg.Site)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Subject
+	for rows.Next() {
+		var i Subject
+		if err := rows.Scan(
+			&i.Site,
+			&i.Name,
+			&i.LastRevision,
+			&i.DesiredRevision,
+			&i.Attempts,
+			&i.Deleted,
+			&i.EntityRun,
+			&i.Project,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const numberSubjects = `-- name: NumberSubjects :many
+INSERT INTO subjects (site, name, project, last_revision, desired_revision, attempts)
+SELECT $1, k.name, k.project, k.raise, k.raise, k.tries
+FROM (SELECT unnest($2::text[]) AS name, unnest($3::text[]) AS project, unnest($4::bigint[]) AS raise,
+             unnest($5::bigint[]) AS tries) k
 ON CONFLICT (site, name) DO UPDATE SET
-    last_revision = subjects.last_revision + 1, desired_revision = subjects.last_revision + 1, deleted = false,
-    project = excluded.project
-RETURNING last_revision
+    attempts = subjects.attempts + excluded.attempts,
+    last_revision = subjects.last_revision + excluded.last_revision,
+    desired_revision = CASE WHEN excluded.last_revision > 0 THEN subjects.last_revision + 1 ELSE subjects.desired_revision END,
+    deleted = subjects.deleted AND excluded.last_revision = 0,
+    project = CASE WHEN excluded.last_revision > 0 THEN excluded.project ELSE subjects.project END
+RETURNING name, desired_revision, attempts
 `
 
-type NextRevisionParams struct {
-	Site    string
-	Name    string
-	Project string
+type NumberSubjectsParams struct {
+	Site     string
+	Names    []string
+	Projects []string
+	Raises   []int64
+	Tries    []int64
 }
 
-func (q *Queries) NextRevision(ctx context.Context, arg NextRevisionParams) (int64, error) {
-	row := q.db.QueryRow(ctx, nextRevision, arg.Site, arg.Name, arg.Project)
-	var last_revision int64
-	err := row.Scan(&last_revision)
-	return last_revision, err
+type NumberSubjectsRow struct {
+	Name            string
+	DesiredRevision int64
+	Attempts        int64
 }
 
-const recordSnapshot = `-- name: RecordSnapshot :execrows
-INSERT INTO snapshots (site, name, revision, delivery_id, epoch) VALUES ($1, $2, $3, $4, $5)
-ON CONFLICT (site, name) DO UPDATE SET revision = excluded.revision, delivery_id = excluded.delivery_id,
-    epoch = excluded.epoch, recorded_at = now()
-WHERE snapshots.revision < excluded.revision
-`
-
-type RecordSnapshotParams struct {
-	Site       string
-	Name       string
-	Revision   int64
-	DeliveryID string
-	Epoch      int64
-}
-
-func (q *Queries) RecordSnapshot(ctx context.Context, arg RecordSnapshotParams) (int64, error) {
-	result, err := q.db.Exec(ctx, recordSnapshot,
+// Numbers a revision where one is released (raise 1, else 0), and counts an attempt where one is
+// claimed (tries 1, else 0).
+func (q *Queries) NumberSubjects(ctx context.Context, arg NumberSubjectsParams) ([]NumberSubjectsRow, error) {
+	rows, err := q.db.Query(ctx, numberSubjects,
 		arg.Site,
-		arg.Name,
-		arg.Revision,
-		arg.DeliveryID,
+		arg.Names,
+		arg.Projects,
+		arg.Raises,
+		arg.Tries,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []NumberSubjectsRow
+	for rows.Next() {
+		var i NumberSubjectsRow
+		if err := rows.Scan(&i.Name, &i.DesiredRevision, &i.Attempts); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const recordSnapshots = `-- name: RecordSnapshots :many
+WITH r AS MATERIALIZED (
+    SELECT k.delivery_id, x.name, x.revision, x.era, x.action, x.body_hash, x.run_hash, x.enabled, x.durability
+    FROM (SELECT unnest($1::text[]) AS name, unnest($2::bigint[]) AS revision, unnest($3::text[]) AS delivery_id) k
+    JOIN LATERAL (SELECT x.site, x.name, x.revision, x.era, x.action, x.content_kind, x.body_hash, x.size, x.run, x.run_hash, x.enabled, x.durability, x.generation, x.spec, x.created_by, x.reason, x.created_at FROM revisions x WHERE x.site = $4 AND x.name = k.name AND x.revision = k.revision OFFSET 0) x ON true),
+recorded AS (
+INSERT INTO snapshots (site, name, revision, delivery_id, epoch, era, action, body_hash, run_hash, enabled)
+SELECT $4, r.name, r.revision, r.delivery_id, $5, r.era, r.action, r.body_hash, r.run_hash, r.enabled FROM r
+ON CONFLICT (site, name) DO UPDATE SET revision = excluded.revision, delivery_id = excluded.delivery_id,
+    epoch = excluded.epoch, recorded_at = now(), era = excluded.era, action = excluded.action, body_hash = excluded.body_hash,
+    run_hash = excluded.run_hash, enabled = excluded.enabled
+WHERE snapshots.revision < excluded.revision
+RETURNING snapshots.name)
+SELECT r.delivery_id::text AS delivery_id, r.durability, (r.name IN (SELECT recorded.name FROM recorded))::boolean AS risen FROM r
+`
+
+type RecordSnapshotsParams struct {
+	Names       []string
+	Revisions   []int64
+	DeliveryIds []string
+	Site        string
+	Epoch       int64
+}
+
+type RecordSnapshotsRow struct {
+	DeliveryID string
+	Durability string
+	Risen      bool
+}
+
+// With what the trigger would look up for each. It gives of each delivery whether its revision is
+// the deployed one by this, and its durability: an asynchronous one needs no standby.
+func (q *Queries) RecordSnapshots(ctx context.Context, arg RecordSnapshotsParams) ([]RecordSnapshotsRow, error) {
+	rows, err := q.db.Query(ctx, recordSnapshots,
+		arg.Names,
+		arg.Revisions,
+		arg.DeliveryIds,
+		arg.Site,
 		arg.Epoch,
 	)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	return result.RowsAffected(), nil
+	defer rows.Close()
+	var items []RecordSnapshotsRow
+	for rows.Next() {
+		var i RecordSnapshotsRow
+		if err := rows.Scan(&i.DeliveryID, &i.Durability, &i.Risen); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const revisionsOfNames = `-- name: RevisionsOfNames :many
@@ -440,6 +551,7 @@ type SnapshotRevisionParams struct {
 	Name string
 }
 
+// Apart from SnapshotsOf, which gives a batch the numbers and not the revisions.
 func (q *Queries) SnapshotRevision(ctx context.Context, arg SnapshotRevisionParams) (Revision, error) {
 	row := q.db.QueryRow(ctx, snapshotRevision, arg.Site, arg.Name)
 	var i Revision

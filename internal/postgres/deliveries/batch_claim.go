@@ -36,7 +36,7 @@ func (c *batchClaim) content() (hash []byte, size int64) {
 // write does for all claims what a PUT and a claim do for one, each step in one statement.
 func (r *batchRelease) write(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{
-		r.changeSpecs, r.number, r.insertRevisions, r.supersede, r.tell, r.insertDeliveries, r.insertTargets,
+		r.changeSpecs, r.number, r.insertRevisions, r.supersede, r.tell, r.insertDeliveries,
 	} {
 		if err := step(ctx); err != nil {
 			return err
@@ -77,54 +77,37 @@ func (r *batchRelease) changeSpecs(ctx context.Context) error {
 
 // number counts the attempts, and numbers the revisions that are released (N18).
 func (r *batchRelease) number(ctx context.Context) error {
-	p := db.NumberSubjectsParams{Site: string(r.in.Site)}
+	next := numbered{Site: string(r.in.Site)}
 	byName := make(map[string]*batchClaim, len(r.claims))
 	for _, c := range r.claims {
 		raise := int64(0)
 		if c.Release != nil {
 			raise = 1
 		}
-		p.Names, p.Projects, p.Raises = append(p.Names, c.Name), append(p.Projects, string(c.Object.Project)), append(p.Raises, raise)
+		next.add(c.Name, c.Object.Project, raise, 1)
 		byName[c.Name] = c
 	}
-	rows, err := r.q.NumberSubjects(ctx, p)
+	rows, err := next.write(ctx, r.q)
 	for _, row := range rows {
 		byName[row.Name].Revision, byName[row.Name].Attempt = row.DesiredRevision, row.Attempts
 	}
-	return postgres.Failed("number the revisions", err)
+	return err
 }
 
 func (r *batchRelease) insertRevisions(ctx context.Context) error {
-	p := db.InsertRevisionsParams{Site: string(r.in.Site), CreatedBy: r.in.Actor, Reason: r.in.Reason}
+	rows := revisionRows{Site: string(r.in.Site), CreatedBy: r.in.Actor, Reason: r.in.Reason}
 	for _, c := range r.claims {
-		n := c.Release
-		if n == nil {
-			continue
+		if c.Release != nil {
+			rows.add(revisionRow{c.Release, c.Name, c.Revision, c.Action, c.Generation, c.Spec})
 		}
-		p.Names, p.Revisions, p.Actions = append(p.Names, c.Name), append(p.Revisions, c.Revision), append(p.Actions, c.Action)
-		p.ContentKinds, p.BodyHashes = append(p.ContentKinds, string(n.Content.Kind)), append(p.BodyHashes, postgres.HashBytes(n.Content.Hash))
-		p.Sizes, p.Runs = append(p.Sizes, n.Content.Size), append(p.Runs, string(n.Run))
-		p.RunHashes, p.Enabled = append(p.RunHashes, postgres.HashBytes(n.RunHash)), append(p.Enabled, n.Enabled)
-		p.Durabilities, p.Generations = append(p.Durabilities, string(n.Durability)), append(p.Generations, c.Generation)
-		p.Specs = append(p.Specs, string(c.Spec))
 	}
-	if len(p.Names) == 0 {
-		return nil
-	}
-	return postgres.Failed("store the revisions", r.q.InsertRevisions(ctx, p))
+	return rows.write(ctx, r.q)
 }
 
 // supersede ends what was under way of the same instances, and what asked for older revisions.
 func (r *batchRelease) supersede(ctx context.Context) error {
-	site, names := string(r.in.Site), r.claimed()
-	if err := r.q.SupersedeOpenOf(ctx, db.SupersedeOpenOfParams{Site: site, Names: names}); err != nil {
-		return postgres.Failed("supersede open deliveries", err)
-	}
-	if err := r.q.SettleStagedOf(ctx, db.SettleStagedOfParams{Site: site, Names: names}); err != nil {
-		return postgres.Failed("settle what was staged", err)
-	}
-	if err := r.q.DeletePendingOfNames(ctx, db.DeletePendingOfNamesParams{Site: site, Names: names}); err != nil {
-		return postgres.Failed("delete pending rows", err)
+	if err := supersede(ctx, r.q, string(r.in.Site), r.claimed()...); err != nil {
+		return err
 	}
 	var ends endings
 	for _, c := range r.claims {
@@ -148,14 +131,15 @@ func (r *batchRelease) subject(name string) string {
 }
 
 func (r *batchRelease) insertDeliveries(ctx context.Context) error {
-	p := db.InsertDeliveriesParams{
+	rows := openedRows{rows: db.InsertDeliveriesParams{
 		Site: string(r.in.Site), BatchID: string(r.in.ID), Node: r.lease.Holder, Epoch: r.lease.Epoch,
-		WorkflowID: r.in.Workflow, RunID: r.in.Run, Seconds: r.in.Deadline.Seconds(), Names: r.claimed(), Phase: phasePersisted,
-	}
+		WorkflowID: r.in.Workflow, RunID: r.in.Run, Seconds: r.in.Deadline.Seconds(), Phase: phasePersisted,
+	}}
+	told := ""
 	if r.notified != nil {
-		p.Phase = phaseNotified
+		rows.rows.Phase, told = phaseNotified, r.notified.Name
 	}
-	w := db.InsertPendingRowsParams{Site: p.Site, Seconds: spared(r.in.TTL).Seconds(), Names: p.Names}
+	a := db.AttachDeliveriesParams{Running: string(fleet.OperationRunning)}
 	for _, c := range r.claims {
 		id, err := postgres.NewID()
 		if err != nil {
@@ -166,37 +150,21 @@ func (r *batchRelease) insertDeliveries(ctx context.Context) error {
 		if c.Release == nil {
 			by = c.Before.CreatedBy
 		}
-		hash, _ := c.content()
-		p.Ids, p.Revisions, p.Attempts = append(p.Ids, id), append(p.Revisions, c.Revision), append(p.Attempts, c.Attempt)
-		p.FromRevisions, p.RequestedBy = append(p.FromRevisions, r.deployed[c.Name].Revision), append(p.RequestedBy, by)
-		w.Hashes = append(w.Hashes, hash)
+		hash, size := c.content()
+		rows.add(opened{
+			ID: id, Name: c.Name, Claim: string(r.in.ID) + "/" + c.Name, Revision: c.Revision, Attempt: c.Attempt,
+			From: r.deployed[c.Name].Revision, RequestedBy: by, Hash: hash, Size: size,
+		})
+		a.Subjects, a.Revisions = append(a.Subjects, r.subject(c.Name)), append(a.Revisions, c.Revision)
+		a.DeliveryIds = append(a.DeliveryIds, id)
 	}
-	w.Ids, w.Revisions = p.Ids, p.Revisions
-	if err := r.q.InsertDeliveries(ctx, p); err != nil {
-		return postgres.Failed("write the deliveries", err)
-	}
-	return postgres.Failed("write the pending rows", r.q.InsertPendingRows(ctx, w))
-}
-
-func (r *batchRelease) insertTargets(ctx context.Context) error {
 	var err error
 	r.nodes, err = r.q.NodesOfBatch(ctx, db.NodesOfBatchParams{Site: string(r.in.Site), Holder: r.lease.Holder})
 	if err != nil {
 		return postgres.Failed("read the nodes", err)
 	}
-	p := db.InsertTargetsManyParams{Holder: r.lease.Holder, Nodes: r.nodes}
-	if r.notified != nil {
-		p.Told = r.notified.Name
-	}
-	a := db.AttachDeliveriesParams{Running: string(fleet.OperationRunning)}
-	for _, c := range r.claims {
-		_, size := c.content()
-		p.Ids, p.Totals = append(p.Ids, c.ID), append(p.Totals, size)
-		a.Subjects, a.Revisions = append(a.Subjects, r.subject(c.Name)), append(a.Revisions, c.Revision)
-	}
-	a.DeliveryIds = p.Ids
-	if err := r.q.InsertTargetsMany(ctx, p); err != nil {
-		return postgres.Failed("write the targets", err)
+	if err := rows.write(ctx, r.q, spared(r.in.TTL), told); err != nil {
+		return err
 	}
 	return postgres.Failed("attach the deliveries", r.q.AttachDeliveries(ctx, a))
 }

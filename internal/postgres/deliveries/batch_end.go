@@ -153,18 +153,13 @@ func (w *batchWork) targets(ctx context.Context) (map[string][]fleet.TargetSeen,
 	return out, postgres.Failed("read targets", err)
 }
 
-// endDeliveries is guarded by their state: what has ended stays as it ended.
 func (w *batchWork) endDeliveries(ctx context.Context, ends []itemEnd) error {
-	p := db.EndDeliveriesParams{Open: string(fleet.DeliveryOpen)}
+	var rows endedRows
 	for _, e := range ends {
-		p.Ids, p.States, p.Reasons = append(p.Ids, e.d.ID), append(p.States, string(e.State)), append(p.Reasons, e.Reason)
-		p.Messages, p.SettledAs = append(p.Messages, e.Message), append(p.SettledAs, w.settledAs(e))
+		rows.add(e.d.ID, e.End, w.settledAs(e))
 		e.d.State, e.d.Reason, e.d.Message = string(e.State), e.Reason, e.Message
 	}
-	if err := w.q.EndDeliveries(ctx, p); err != nil {
-		return postgres.Failed("end the deliveries", err)
-	}
-	return postgres.Failed("close the pending rows", w.q.ClosePendingMany(ctx, p.Ids))
+	return rows.write(ctx, w.q)
 }
 
 // settledAs is "" while unknown. What only had to be fetched applied nothing;
@@ -176,10 +171,7 @@ func (w *batchWork) settledAs(e itemEnd) string {
 	case w.batch.Stage && e.d.Phase != phaseRecorded:
 		return string(fleet.SettledNotApplied)
 	}
-	if as := settledAs(e.d, e.targets); as != nil {
-		return *as
-	}
-	return ""
+	return settledAs(e.d, e.targets)
 }
 
 // oweTargets is walk.oweTargets for all at once. What was only to be fetched is owed to
@@ -188,9 +180,9 @@ func (w *batchWork) oweTargets(ctx context.Context, ends []itemEnd) error {
 	if w.batch.Stage {
 		return nil
 	}
-	park := db.ParkOwedManyParams{Site: w.batch.Site}
+	park := parkedRows{Site: w.batch.Site}
 	drop := db.ConfirmOwedManyParams{Site: w.batch.Site, Node: w.batch.Node}
-	owe := db.UpsertOwedManyParams{Site: w.batch.Site, Node: w.batch.Node}
+	owe := Owing{Site: w.batch.Site, Node: w.batch.Node}
 	for _, e := range ends {
 		for _, t := range e.targets {
 			reason := string(t.Reason)
@@ -200,34 +192,23 @@ func (w *batchWork) oweTargets(ctx context.Context, ends []itemEnd) error {
 			switch active := string(t.Node) == e.d.Node; {
 			case t.State == fleet.TargetApplied || active && e.Moved:
 			case active && e.Owe:
-				owe.Names, owe.Revisions = append(owe.Names, e.d.Name), append(owe.Revisions, e.d.Revision)
-				owe.Actions, owe.Reasons = append(owe.Actions, e.rev.Action), append(owe.Reasons, reason)
+				owe.Add(e.d.Name, e.d.Revision, e.rev.Action, reason)
 			case active:
 				drop.Names, drop.Revisions = append(drop.Names, e.d.Name), append(drop.Revisions, e.d.Revision)
 			case t.State != fleet.TargetWaiting:
-				park.Names, park.Nodes = append(park.Names, e.d.Name), append(park.Nodes, string(t.Node))
-				park.Reasons = append(park.Reasons, reason)
+				park.add(e.d.Name, t.Node, reason)
 			}
 		}
 	}
-	return w.writeOwed(ctx, park, drop, owe)
-}
-
-func (w *batchWork) writeOwed(ctx context.Context, park db.ParkOwedManyParams, drop db.ConfirmOwedManyParams, owe db.UpsertOwedManyParams) error {
-	if len(park.Names) > 0 {
-		if err := w.q.ParkOwedMany(ctx, park); err != nil {
-			return postgres.Failed("park what is owed", err)
-		}
+	if err := park.write(ctx, w.q); err != nil {
+		return err
 	}
 	if len(drop.Names) > 0 {
 		if err := w.q.ConfirmOwedMany(ctx, drop); err != nil {
 			return postgres.Failed("take back what is owed", err)
 		}
 	}
-	if len(owe.Names) > 0 {
-		return postgres.Failed("write what is owed", w.q.UpsertOwedMany(ctx, owe))
-	}
-	return nil
+	return owe.Write(ctx, w.q)
 }
 
 // endOperations ends what asked for the deliveries. What asked for one that is only staged,
@@ -251,7 +232,7 @@ func (w *batchWork) endOperations(ctx context.Context, ends []itemEnd) error {
 	if err != nil {
 		return postgres.Failed("read operations", err)
 	}
-	return postgres.PutOutboxMany(ctx, w.q, asking)
+	return postgres.PutOutbox(ctx, w.q, asking...)
 }
 
 // announce writes the status events, and takes away the few objects whose delete was confirmed.
@@ -293,23 +274,22 @@ func (w *batchWork) oweMoved(ctx context.Context, ends []itemEnd, lease *db.Site
 	if lease == nil || w.batch.Stage {
 		return nil
 	}
-	p := db.UpsertOwedManyParams{Site: w.batch.Site, Node: lease.Holder, Due: true}
+	owe := Owing{Site: w.batch.Site, Node: lease.Holder, Due: true}
 	var wake []string
 	for _, e := range ends {
 		if !e.Moved {
 			continue
 		}
-		p.Names, p.Revisions = append(p.Names, e.d.Name), append(p.Revisions, e.d.Revision)
-		p.Actions, p.Reasons = append(p.Actions, e.rev.Action), append(p.Reasons, e.Reason)
+		owe.Add(e.d.Name, e.d.Revision, e.rev.Action, e.Reason)
 		wake = append(wake, e.Name())
 	}
 	if len(wake) == 0 {
 		return nil
 	}
-	if err := w.q.UpsertOwedMany(ctx, p); err != nil {
-		return postgres.Failed("write what is owed", err)
+	if err := owe.Write(ctx, w.q); err != nil {
+		return err
 	}
-	return postgres.PutOutboxMany(ctx, w.q, wake)
+	return postgres.PutOutbox(ctx, w.q, wake...)
 }
 
 // close ends the batch, and says of each target of its fleet change what it came to.

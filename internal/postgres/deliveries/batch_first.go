@@ -42,7 +42,7 @@ func (r *batchRelease) readEras(ctx context.Context) error {
 			continue
 		}
 		if era == 0 {
-			written, err := r.q.GetRevision(ctx, db.GetRevisionParams{Site: string(r.in.Site), Name: c.Name, Revision: c.Revision})
+			written, err := revisionAt(ctx, r.q, string(r.in.Site), c.Name, c.Revision)
 			if err != nil {
 				return postgres.Failed("read a revision", err)
 			}

@@ -142,18 +142,7 @@ func (g *gathering) choose(ctx context.Context) error {
 // serve takes over the operations and the outbox rows of what is claimed, as a look of each
 // entity would: one that still runs looks anew before it claims again.
 func (g *gathering) serve(ctx context.Context) error {
-	names := g.claimed()
-	subjects := make([]string, len(names))
-	for i, name := range names {
-		subjects[i] = g.subject(name)
-	}
-	if err := g.q.AttachRuns(ctx, db.AttachRunsParams{Run: g.in.Run, Site: string(g.in.Site), Names: names}); err != nil {
-		return postgres.Failed("attach the run", err)
-	}
-	if err := g.q.ServeOperationsOf(ctx, db.ServeOperationsOfParams{Run: g.in.Run, Build: g.build, Subjects: subjects}); err != nil {
-		return postgres.Failed("serve operations", err)
-	}
-	return postgres.Failed("take the outbox", g.q.TakeOutboxOf(ctx, subjects))
+	return attach(ctx, g.q, postgres.Server{Run: g.in.Run, Build: g.build}, g.in.Site, g.claimed()...)
 }
 
 // Waiting counts the operations that wait at a site, up to a number.

@@ -67,8 +67,8 @@ func (w *batchWork) lose(ctx context.Context, reason string) error {
 	if lease == nil {
 		lease = &db.SiteLease{Holder: w.batch.Node}
 	}
-	p := db.EndDeliveriesParams{Open: string(fleet.DeliveryOpen)}
-	owe := db.UpsertOwedManyParams{Site: w.batch.Site, Node: lease.Holder, Due: true}
+	var ends endedRows
+	owe := Owing{Site: w.batch.Site, Node: lease.Holder, Due: true}
 	var names, wake []string
 	for _, d := range open {
 		settled := ""
@@ -78,24 +78,19 @@ func (w *batchWork) lose(ctx context.Context, reason string) error {
 		case w.batch.Stage:
 			settled = string(fleet.SettledNotApplied)
 		default:
-			owe.Names, owe.Revisions = append(owe.Names, d.Name), append(owe.Revisions, d.Revision)
-			owe.Actions, owe.Reasons = append(owe.Actions, w.revisions[d.Name].Action), append(owe.Reasons, reason)
+			owe.Add(d.Name, d.Revision, w.revisions[d.Name].Action, reason)
 		}
-		p.Ids, p.States, p.Reasons = append(p.Ids, d.ID), append(p.States, string(fleet.DeliveryUnknown)), append(p.Reasons, reason)
-		p.Messages, p.SettledAs = append(p.Messages, ""), append(p.SettledAs, settled)
+		ends.add(d.ID, fleet.End{State: fleet.DeliveryUnknown, Reason: reason}, settled)
 		names, wake = append(names, d.Name), append(wake, w.subject(d.Name).Name())
 		d.State, d.Reason = string(fleet.DeliveryUnknown), reason
 	}
-	if err := w.q.EndDeliveries(ctx, p); err != nil {
-		return postgres.Failed("end the deliveries", err)
-	}
-	if err := w.q.ClosePendingMany(ctx, p.Ids); err != nil {
-		return postgres.Failed("close the pending rows", err)
+	if err := ends.write(ctx, w.q); err != nil {
+		return err
 	}
 	if err := w.bury(ctx, names); err != nil {
 		return err
 	}
-	if err := w.writeOwed(ctx, db.ParkOwedManyParams{}, db.ConfirmOwedManyParams{}, owe); err != nil {
+	if err := owe.Write(ctx, w.q); err != nil {
 		return err
 	}
 	if w.batch.Stage { // nothing to do for one that was not requested
@@ -103,5 +98,5 @@ func (w *batchWork) lose(ctx context.Context, reason string) error {
 			return postgres.Failed("read operations", err)
 		}
 	}
-	return postgres.PutOutboxMany(ctx, w.q, wake)
+	return postgres.PutOutbox(ctx, w.q, wake...)
 }

@@ -47,8 +47,8 @@ func lockSubjects(ctx context.Context, q *db.Queries, b db.Batch) error {
 	if err != nil {
 		return postgres.Failed("read the batch", err)
 	}
-	_, err = q.LockSubjects(ctx, db.LockSubjectsParams{Site: b.Site, Names: names})
-	return postgres.Failed("lock the subjects", err)
+	_, err = lockNames(ctx, q, b.Site, names...)
+	return err
 }
 
 // telling is what a node is notified of.
@@ -130,8 +130,8 @@ func tellNode(ctx context.Context, q *db.Queries, b db.Batch, in fleet.BatchPrep
 		return postgres.Failed("mark the targets as notified", err)
 	}
 	if len(tell.first) > 0 {
-		if err := q.MarkNotified(ctx, db.MarkNotifiedParams{Ids: tell.first, Open: string(fleet.DeliveryOpen)}); err != nil {
-			return postgres.Failed("mark the deliveries as notified", err)
+		if err := setPhase(ctx, q, phaseNotified, tell.first...); err != nil {
+			return err
 		}
 	}
 	extend := db.ExtendPendingManyParams{

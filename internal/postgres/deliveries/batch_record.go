@@ -50,11 +50,9 @@ func (w *batchWork) enter(ctx context.Context, id fleet.BatchID) error {
 	if err := postgres.LockKeys(ctx, w.q, keys); err != nil {
 		return err
 	}
-	subjects, err := w.q.LockSubjects(ctx, db.LockSubjectsParams{Site: b.Site, Names: names})
-	if err != nil {
-		return postgres.Failed("lock the subjects", err)
+	if w.subjects, err = lockNames(ctx, w.q, b.Site, names...); err != nil {
+		return err
 	}
-	w.subjects = byName(subjects, func(s db.Subject) string { return s.Name })
 	if w.batch, err = w.q.LockBatch(ctx, b.ID); err != nil {
 		return postgres.Failed("lock the batch", err)
 	}
@@ -220,52 +218,45 @@ func (w *batchWork) record(ctx context.Context, node fleet.NodeName, results []s
 
 // confirm writes what the node holds, and takes back what it was owed up to there.
 func (w *batchWork) confirm(ctx context.Context, node fleet.NodeName, results []said) error {
-	p := db.UpsertHeldManyParams{Site: w.batch.Site, Node: string(node)}
+	held := nodes.HeldRows{Site: w.batch.Site, Node: string(node)}
 	c := db.ConfirmOwedManyParams{Site: w.batch.Site, Node: string(node)}
 	for _, r := range results {
-		h := nodes.HeldRow(fleet.SiteName(w.batch.Site), node, r.Instance, r.Held, "")
-		p.Names, p.Eras, p.Revisions = append(p.Names, h.Name), append(p.Eras, h.Era), append(p.Revisions, h.Revision)
-		p.Hashes, p.Enabled, p.Deleted = append(p.Hashes, h.Hash), append(p.Enabled, h.Enabled), append(p.Deleted, h.Deleted)
-		p.Running, p.HighEras = append(p.Running, h.Running), append(p.HighEras, h.HighEra)
-		p.HighRevisions = append(p.HighRevisions, h.HighRevision)
-		c.Names, c.Revisions = append(c.Names, h.Name), append(c.Revisions, r.d.Revision)
+		held.Add(fleet.NodeInstance{Instance: r.Instance, Held: r.Held})
+		c.Names, c.Revisions = append(c.Names, r.d.Name), append(c.Revisions, r.d.Revision)
 	}
-	if err := w.q.UpsertHeldMany(ctx, p); err != nil {
-		return postgres.Failed("record what the node holds", err)
+	if err := held.Write(ctx, w.q); err != nil {
+		return err
 	}
 	return postgres.Failed("confirm what was owed", w.q.ConfirmOwedMany(ctx, c))
 }
 
 // recordActive promotes what the active applied (N13), and owes it to the rest.
 func (w *batchWork) recordActive(ctx context.Context, node fleet.NodeName, results []said) error {
-	p := db.RecordSnapshotsParams{Site: w.batch.Site, Epoch: w.batch.Epoch}
+	snaps := promotion{Site: w.batch.Site, Epoch: w.batch.Epoch}
 	byID := make(map[string]*db.Delivery, len(results))
 	for _, r := range results {
-		p.Names, p.Revisions = append(p.Names, r.d.Name), append(p.Revisions, r.d.Revision)
-		p.DeliveryIds = append(p.DeliveryIds, r.d.ID)
+		snaps.add(r.d)
 		byID[r.d.ID] = r.d
 	}
-	done, err := w.q.RecordSnapshots(ctx, p)
+	done, err := snaps.write(ctx, w.q)
 	if err != nil {
-		return postgres.Failed("record the snapshots", err)
+		return err
 	}
-	standbys, err := w.q.StandbysOf(ctx, db.StandbysOfParams{Site: w.batch.Site, Has: string(node)})
-	if err != nil {
-		return postgres.Failed("read the standbys", err)
+	if err := snaps.oweRest(ctx, w.q, node); err != nil {
+		return err
 	}
-	owe := db.OweRestManyParams{Names: p.Names, Revisions: p.Revisions, Site: w.batch.Site, Nodes: standbys}
-	if err := w.q.OweRestMany(ctx, owe); err != nil {
-		return postgres.Failed("write what is owed", err)
+	if err := setPhase(ctx, w.q, phaseRecorded, snaps.DeliveryIds...); err != nil {
+		return err
 	}
-	if err := w.q.MarkRecorded(ctx, db.MarkRecordedParams{Ids: p.DeliveryIds, Open: string(fleet.DeliveryOpen)}); err != nil {
-		return postgres.Failed("mark the deliveries as recorded", err)
-	}
-	if err := w.settleOlder(ctx, node, results, p.Names); err != nil {
+	if err := w.settleOlder(ctx, node, results, snaps.Names); err != nil {
 		return err
 	}
 	var ends endings
-	for _, id := range done {
-		d := byID[id]
+	for _, s := range done {
+		if s.Durability != string(fleet.DurabilityAsync) {
+			continue // its standby has to record it first
+		}
+		d := byID[s.DeliveryID]
 		ends.add(w.subject(d.Name).Name(), postgres.Ending{
 			To: d.Revision, State: fleet.OperationSucceeded, Delivery: fleet.DeliveryID(d.ID),
 		})

@@ -121,9 +121,9 @@ func (r *batchRelease) lock(ctx context.Context) error {
 	if err := postgres.LockKeys(ctx, r.q, keys); err != nil {
 		return err
 	}
-	rows, err := r.q.LockSubjects(ctx, db.LockSubjectsParams{Site: string(r.in.Site), Names: r.names})
-	r.subjects = byName(rows, func(s db.Subject) string { return s.Name })
-	return postgres.Failed("lock the subjects", err)
+	var err error
+	r.subjects, err = lockNames(ctx, r.q, string(r.in.Site), r.names...)
+	return err
 }
 
 func byName[T any](rows []T, name func(T) string) map[string]T {

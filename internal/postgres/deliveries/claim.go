@@ -51,14 +51,8 @@ func (w *walk) claim(ctx context.Context, c fleet.Claim) error {
 // supersede ends the open delivery of the subject, every pending row of it, and the
 // operations that asked for an older revision.
 func (w *walk) supersede(ctx context.Context, revision int64) error {
-	if err := w.q.SupersedeOpen(ctx, db.SupersedeOpenParams{Site: w.sub.Site, Name: w.sub.Name}); err != nil {
-		return postgres.Failed("supersede the open delivery", err)
-	}
-	if err := w.q.SettleStaged(ctx, db.SettleStagedParams{Site: w.sub.Site, Name: w.sub.Name}); err != nil {
-		return postgres.Failed("settle what was staged", err)
-	}
-	if err := w.q.DeletePendingOf(ctx, db.DeletePendingOfParams{Site: w.sub.Site, Name: w.sub.Name}); err != nil {
-		return postgres.Failed("delete pending rows", err)
+	if err := supersede(ctx, w.q, w.sub.Site, w.sub.Name); err != nil {
+		return err
 	}
 	return postgres.EndOperations(ctx, w.q, w.of.Name(), postgres.Ending{
 		To: revision - 1, State: fleet.OperationSuperseded, Reason: "newer_revision",
@@ -75,29 +69,26 @@ func (w *walk) persist(ctx context.Context, c fleet.Claim, r *db.Revision, lease
 	if err != nil {
 		return err
 	}
-	if err := w.q.CountAttempt(ctx, db.CountAttemptParams{Site: r.Site, Name: r.Name}); err != nil {
-		return postgres.Failed("number the attempt", err)
-	}
-	w.sub.Attempts++
-	p := db.InsertDeliveryParams{
-		ID: id, Site: r.Site, Name: r.Name, Revision: r.Revision, Attempt: w.sub.Attempts, Claim: c.Run + "/" + c.Step,
-		Node: lease.Holder, Epoch: lease.Epoch, RequestedBy: r.CreatedBy, WorkflowID: c.Workflow, RunID: c.Run,
-		FromRevision: from.Version.Revision, Seconds: c.Deadline.Seconds(),
-	}
-	d, err := w.q.InsertDelivery(ctx, p)
+	next := numbered{Site: r.Site}
+	next.add(r.Name, fleet.ProjectName(w.sub.Project), 0, 1)
+	got, err := next.write(ctx, w.q)
 	if err != nil {
-		return postgres.Failed("write the delivery", err)
+		return err
 	}
-	w.delivery = &d
-	err = w.q.InsertPending(ctx, db.InsertPendingParams{
-		DeploymentID: id, Site: r.Site, Name: r.Name, Revision: r.Revision, RevisionHash: r.BodyHash, Seconds: c.TTL.Seconds(),
+	w.sub.Attempts = got[0].Attempts
+	rows := openedRows{rows: db.InsertDeliveriesParams{
+		Site: r.Site, Node: lease.Holder, Epoch: lease.Epoch, WorkflowID: c.Workflow, RunID: c.Run, Seconds: c.Deadline.Seconds(), Phase: phasePersisted,
+	}}
+	rows.add(opened{
+		ID: id, Name: r.Name, Claim: c.Run + "/" + c.Step, Revision: r.Revision, Attempt: w.sub.Attempts, From: from.Version.Revision,
+		RequestedBy: r.CreatedBy, Hash: r.BodyHash, Size: r.Size,
 	})
-	if err != nil {
-		return postgres.Failed("write the pending row", err)
+	if err := rows.write(ctx, w.q, c.TTL, ""); err != nil {
+		return err
 	}
-	t := db.InsertTargetsParams{DeliveryID: id, Site: r.Site, Holder: lease.Holder, Total: r.Size}
-	if err := w.q.InsertTargets(ctx, t); err != nil {
-		return postgres.Failed("write the targets", err)
+	w.delivery = &db.Delivery{ // locked, since it is new; its deadline comes with what is seen next
+		ID: id, Site: r.Site, Name: r.Name, Revision: r.Revision, Attempt: w.sub.Attempts, Node: lease.Holder, Epoch: lease.Epoch,
+		State: string(fleet.DeliveryOpen), Phase: phasePersisted,
 	}
 	return postgres.Failed("attach the delivery", w.q.AttachDelivery(ctx, db.AttachDeliveryParams{
 		DeliveryID: id, Subject: c.Name(), Revision: r.Revision,
@@ -144,7 +135,7 @@ func (w *walk) fillDelivery(ctx context.Context, p fleet.Prepare, out *fleet.Pre
 	if d.State != string(fleet.DeliveryOpen) || d.Epoch != out.Command.Epoch {
 		return false, nil
 	}
-	if err := w.q.NotifyTarget(ctx, db.NotifyTargetParams{DeliveryID: d.ID, Node: string(p.Node)}); err != nil {
+	if err := w.q.TellTargets(ctx, db.TellTargetsParams{Ids: []string{d.ID}, Node: string(p.Node)}); err != nil {
 		return false, postgres.Failed("mark the target as notified", err)
 	}
 	if d.Phase == phasePersisted {
@@ -163,7 +154,7 @@ func (w *walk) setPhase(ctx context.Context, d *db.Delivery, phase string) error
 	if d.State == string(fleet.DeliveryOpen) {
 		d.Phase = phase
 	}
-	return postgres.Failed("mark the delivery as "+phase, w.q.SetPhase(ctx, db.SetPhaseParams{ID: d.ID, Phase: phase}))
+	return setPhase(ctx, w.q, phase, d.ID)
 }
 
 // fillTicket gives what is deployed now a ticket; one that was made before, when something
@@ -191,8 +182,8 @@ func (w *walk) fillCommand(ctx context.Context, p fleet.Prepare, id string, revi
 		return false, err
 	}
 	out.Command.DeploymentID, out.Command.Revision, out.Command.DeployedBy = id, RevisionOf(r), r.CreatedBy
-	err = w.q.InsertFetchToken(ctx, db.InsertFetchTokenParams{
-		DeploymentID: id, Node: string(p.Node), Hash: p.TokenHash, Seconds: max(p.TTL, time.Until(out.Deadline)).Seconds(),
+	err = w.q.InsertFetchTokens(ctx, db.InsertFetchTokensParams{
+		Node: string(p.Node), Seconds: max(p.TTL, time.Until(out.Deadline)).Seconds(), Ids: []string{id}, Hashes: [][]byte{p.TokenHash},
 	})
 	return err == nil, postgres.Failed("write the fetch token", err)
 }

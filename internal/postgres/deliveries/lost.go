@@ -78,22 +78,20 @@ func loseDelivery(ctx context.Context, q *db.Queries, key fleet.ObjectKey, reaso
 	if err != nil {
 		return postgres.Failed("read the open delivery", err)
 	}
-	p := db.EndDeliveryParams{ID: d.ID, State: string(fleet.DeliveryUnknown), Reason: reason}
+	settled := ""
 	if d.Phase == phaseRecorded {
-		applied := string(fleet.SettledApplied)
-		p.SettledAs = &applied
+		settled = string(fleet.SettledApplied)
 	}
-	if err := q.EndDelivery(ctx, p); err != nil {
-		return postgres.Failed("end the delivery", err)
-	}
-	if err := q.ClosePending(ctx, d.ID); err != nil {
-		return postgres.Failed("close the pending row", err)
+	var ends endedRows
+	ends.add(d.ID, fleet.End{State: fleet.DeliveryUnknown, Reason: reason}, settled)
+	if err := ends.write(ctx, q); err != nil {
+		return err
 	}
 	if d.Phase == phaseRecorded { // the standby's row is owed since the record
 		_, err := bury(ctx, q, key)
 		return err
 	}
-	r, err := q.GetRevision(ctx, db.GetRevisionParams{Site: d.Site, Name: d.Name, Revision: d.Revision})
+	r, err := revisionAt(ctx, q, d.Site, d.Name, d.Revision)
 	if err != nil {
 		return postgres.Failed("read revision", err)
 	}
@@ -106,7 +104,7 @@ func loseDelivery(ctx context.Context, q *db.Queries, key fleet.ObjectKey, reaso
 	if err == nil {
 		active = lease.Holder
 	}
-	return postgres.Failed("write what is owed", q.UpsertOwed(ctx, db.UpsertOwedParams{
-		Site: d.Site, Name: d.Name, Node: active, Revision: d.Revision, Action: r.Action, Due: true, Reason: reason,
-	}))
+	owe := Owing{Site: d.Site, Node: active, Due: true}
+	owe.Add(d.Name, d.Revision, r.Action, reason)
+	return owe.Write(ctx, q)
 }

@@ -84,7 +84,7 @@ func deliveryOf(r db.ListDeliveriesRow) Delivery {
 
 // Targets reads the nodes of some deliveries.
 func (s *Store) Targets(ctx context.Context, ids ...string) (map[string][]Target, error) {
-	rows, err := s.Q.TargetsOfMany(ctx, ids)
+	rows, err := s.Q.TargetsOf(ctx, ids)
 	out := map[string][]Target{}
 	for _, t := range rows {
 		out[t.DeliveryID] = append(out[t.DeliveryID], Target{
@@ -139,14 +139,14 @@ func (s *Store) RevisionOf(ctx context.Context, k fleet.ObjectKey, revision int6
 	if revision == 0 {
 		return fleet.Revision{}, nil
 	}
-	r, err := s.Q.GetRevision(ctx, db.GetRevisionParams{Site: k.Scope, Name: k.Name, Revision: revision})
-	return RevisionOf(&r), postgres.Failed("read revision", err)
+	r, err := revisionAt(ctx, s.Q, k.Scope, k.Name, revision)
+	return RevisionOf(r), postgres.Failed("read revision", err)
 }
 
 // SpecOf reads the spec that a revision was released from.
 func (s *Store) SpecOf(ctx context.Context, k fleet.ObjectKey, revision int64) (fleet.InstanceSpec, error) {
 	var spec fleet.InstanceSpec
-	r, err := s.Q.GetRevision(ctx, db.GetRevisionParams{Site: k.Scope, Name: k.Name, Revision: revision})
+	r, err := revisionAt(ctx, s.Q, k.Scope, k.Name, revision)
 	if err != nil {
 		return spec, postgres.Failed("read revision", err)
 	}

@@ -60,8 +60,10 @@ func notRecorded(node fleet.NodeName, times int, what string, then, now int64) *
 
 // confirm writes what a node holds, and takes back what it was owed up to there.
 func confirm(ctx context.Context, q *db.Queries, r fleet.Record, revision int64) error {
-	if err := q.UpsertHeld(ctx, nodes.HeldRow(r.Site, r.Node, r.Instance, r.Response.Held, "")); err != nil {
-		return postgres.Failed("record what the node holds", err)
+	held := nodes.HeldRows{Site: string(r.Site), Node: string(r.Node)}
+	held.Add(fleet.NodeInstance{Instance: r.Instance, Held: r.Response.Held})
+	if err := held.Write(ctx, q); err != nil {
+		return err
 	}
 	return postgres.Failed("confirm what was owed", q.ConfirmOwed(ctx, db.ConfirmOwedParams{
 		Site: string(r.Site), Name: string(r.Instance), Node: string(r.Node), Revision: revision,
@@ -69,7 +71,13 @@ func confirm(ctx context.Context, q *db.Queries, r fleet.Record, revision int64)
 }
 
 func (w *walk) recordActive(ctx context.Context, r fleet.Record, d *db.Delivery) error {
-	if err := deploySnapshot(ctx, w.q, *d, r.Node); err != nil {
+	snaps := promotion{Site: d.Site, Epoch: d.Epoch}
+	snaps.add(d)
+	done, err := snaps.write(ctx, w.q)
+	if err != nil {
+		return err
+	}
+	if err := snaps.oweRest(ctx, w.q, r.Node); err != nil {
 		return err
 	}
 	if err := w.setPhase(ctx, d, phaseRecorded); err != nil {
@@ -83,43 +91,12 @@ func (w *walk) recordActive(ctx context.Context, r fleet.Record, d *db.Delivery)
 			return err
 		}
 	}
-	rev, err := w.revision(ctx, d.Revision)
-	if err != nil || rev.Durability != string(fleet.DurabilityAsync) {
-		return err
+	if done[0].Durability != string(fleet.DurabilityAsync) {
+		return nil
 	}
 	return postgres.EndOperations(ctx, w.q, r.Name(), postgres.Ending{
 		To: d.Revision, State: fleet.OperationSucceeded, Delivery: r.Delivery,
 	})
-}
-
-// deploySnapshot promotes what the active applied (N13), and owes it to the rest, unless
-// something newer is deployed already.
-func deploySnapshot(ctx context.Context, q *db.Queries, d db.Delivery, active fleet.NodeName) error {
-	risen, err := promote(ctx, q, d)
-	if err != nil {
-		return err
-	}
-	if !risen {
-		snap, err := Snapshot(ctx, q, fleet.InstanceKey(fleet.SiteName(d.Site), fleet.InstanceName(d.Name)))
-		if err != nil || snap.Revision != d.Revision {
-			return err
-		}
-	}
-	return oweRest(ctx, q, d, active)
-}
-
-// promote makes a delivery's revision the deployed one; it never lowers it.
-func promote(ctx context.Context, q *db.Queries, d db.Delivery) (bool, error) {
-	n, err := q.RecordSnapshot(ctx, db.RecordSnapshotParams{
-		Site: d.Site, Name: d.Name, Revision: d.Revision, DeliveryID: d.ID, Epoch: d.Epoch,
-	})
-	return n > 0, postgres.Failed("record the snapshot", err)
-}
-
-// oweRest owes a revision to all nodes of the pair but the one that has it.
-func oweRest(ctx context.Context, q *db.Queries, d db.Delivery, has fleet.NodeName) error {
-	p := db.OweRestParams{Site: d.Site, Name: d.Name, Revision: d.Revision, Has: string(has)}
-	return postgres.Failed("write what is owed", q.OweRest(ctx, p))
 }
 
 // settleOlder says what became of deliveries whose answer was lost, from what the active
@@ -150,12 +127,14 @@ func settleApplied(ctx context.Context, q *db.Queries, of fleet.Subject, active 
 	if err != nil {
 		return postgres.Failed("read the delivery", err)
 	}
-	risen, err := promote(ctx, q, d)
+	snaps := promotion{Site: d.Site, Epoch: d.Epoch}
+	snaps.add(&d)
+	rows, err := snaps.write(ctx, q)
 	if err != nil {
 		return err
 	}
-	if risen {
-		if err := oweRest(ctx, q, d, active); err != nil {
+	if rows[0].Risen {
+		if err := snaps.oweRest(ctx, q, active); err != nil {
 			return err
 		}
 	}
@@ -170,8 +149,10 @@ func settleApplied(ctx context.Context, q *db.Queries, of fleet.Subject, active 
 // settle records what the holder reports that it holds, without a change being requested.
 func (w *walk) settle(ctx context.Context, in fleet.Settle) error {
 	if in.Held.Known {
-		if err := w.q.UpsertHeld(ctx, nodes.HeldRow(w.of.Site, in.Node, w.of.Instance, in.Held, "")); err != nil {
-			return postgres.Failed("record what the node holds", err)
+		held := nodes.HeldRows{Site: string(w.of.Site), Node: string(in.Node)}
+		held.Add(fleet.NodeInstance{Instance: w.of.Instance, Held: in.Held})
+		if err := held.Write(ctx, w.q); err != nil {
+			return err
 		}
 	}
 	lease, err := w.lockLease(ctx)
@@ -192,9 +173,9 @@ func (w *walk) miss(ctx context.Context, m fleet.Miss) error {
 				return postgres.Failed("take back what is owed", err)
 			}
 		}
-		return postgres.Failed("park what is owed", w.q.ParkOwed(ctx, db.ParkOwedParams{
-			Site: w.sub.Site, Name: w.sub.Name, Node: string(m.Node), Reason: string(m.Reason),
-		}))
+		park := parkedRows{Site: w.sub.Site}
+		park.add(w.sub.Name, m.Node, string(m.Reason))
+		return park.write(ctx, w.q)
 	}
 	_, err := w.q.SetTarget(ctx, db.SetTargetParams{
 		DeliveryID: string(m.Delivery), Node: string(m.Node), State: string(m.State),
@@ -232,17 +213,16 @@ func (w *walk) endDelivery(ctx context.Context, e fleet.End, d *db.Delivery) err
 	if err != nil {
 		return err
 	}
-	p := db.EndDeliveryParams{ID: d.ID, State: string(e.State), Reason: e.Reason, Message: e.Message}
+	settled := ""
 	if e.State != fleet.DeliverySucceeded {
-		p.SettledAs = settledAs(d, targets)
+		settled = settledAs(d, targets)
 	}
-	if err := w.q.EndDelivery(ctx, p); err != nil {
-		return postgres.Failed("end the delivery", err)
+	var ends endedRows
+	ends.add(d.ID, e, settled)
+	if err := ends.write(ctx, w.q); err != nil {
+		return err
 	}
 	d.State = string(e.State)
-	if err := w.q.ClosePending(ctx, d.ID); err != nil {
-		return postgres.Failed("close the pending row", err)
-	}
 	return w.oweTargets(ctx, e, d, targets)
 }
 
@@ -251,7 +231,7 @@ func (w *walk) targets(ctx context.Context, id string) ([]fleet.TargetSeen, erro
 	if open := w.Seen.Open; open != nil && string(open.ID) == id {
 		return open.Targets, nil
 	}
-	rows, err := w.q.TargetsOf(ctx, id)
+	rows, err := w.q.TargetsOf(ctx, []string{id})
 	out := make([]fleet.TargetSeen, len(rows))
 	for i, r := range rows {
 		out[i] = fleet.TargetSeen{Node: fleet.NodeName(r.Node), State: fleet.TargetState(r.State), Reason: fleet.Kind(r.Reason)}
@@ -259,20 +239,18 @@ func (w *walk) targets(ctx context.Context, id string) ([]fleet.TargetSeen, erro
 	return out, postgres.Failed("read targets", err)
 }
 
-// settledAs is known unless the active was notified and never answered.
-func settledAs(d *db.Delivery, targets []fleet.TargetSeen) *string {
-	as := string(fleet.SettledNotApplied)
+// settledAs is known unless the active was notified and never answered: then it is "".
+func settledAs(d *db.Delivery, targets []fleet.TargetSeen) string {
 	if d.Phase == phaseRecorded {
-		as = string(fleet.SettledApplied)
-		return &as
+		return string(fleet.SettledApplied)
 	}
 	for _, t := range targets {
 		lost := t.State == fleet.TargetNotified || t.State == fleet.TargetUnknown
 		if string(t.Node) == d.Node && lost {
-			return nil
+			return ""
 		}
 	}
-	return &as
+	return string(fleet.SettledNotApplied)
 }
 
 func (w *walk) oweTargets(ctx context.Context, e fleet.End, d *db.Delivery, targets []fleet.TargetSeen) error {
@@ -300,8 +278,9 @@ func (w *walk) oweStandby(ctx context.Context, _ fleet.End, d *db.Delivery, t fl
 	if t.State == fleet.TargetWaiting {
 		return nil
 	}
-	p := db.ParkOwedParams{Site: d.Site, Name: d.Name, Node: string(t.Node), Reason: string(t.Reason)}
-	return postgres.Failed("park what is owed", w.q.ParkOwed(ctx, p))
+	park := parkedRows{Site: d.Site}
+	park.add(d.Name, t.Node, string(t.Reason))
+	return park.write(ctx, w.q)
 }
 
 // oweActive keeps owed what may still succeed, and takes back what the node refused.
@@ -314,9 +293,9 @@ func (w *walk) oweActive(ctx context.Context, e fleet.End, d *db.Delivery, t fle
 	if err != nil {
 		return err
 	}
-	return postgres.Failed("write what is owed", w.q.UpsertOwed(ctx, db.UpsertOwedParams{
-		Site: d.Site, Name: d.Name, Node: string(t.Node), Revision: d.Revision, Action: rev.Action, Due: false, Reason: string(t.Reason),
-	}))
+	owe := Owing{Site: d.Site, Node: string(t.Node)}
+	owe.Add(d.Name, d.Revision, rev.Action, string(t.Reason))
+	return owe.Write(ctx, w.q)
 }
 
 // finish writes the status event, or removes an object whose delete the active confirmed.

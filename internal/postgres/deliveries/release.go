@@ -61,18 +61,17 @@ func (s *Store) release(ctx context.Context, q *db.Queries, r release, of *fleet
 	if err := postgres.Hold(ctx, q, r.Content.Hash); err != nil {
 		return nil, err
 	}
-	number, err := q.NextRevision(ctx, db.NextRevisionParams{Site: site, Name: name, Project: string(of.Project)})
+	next := numbered{Site: site}
+	next.add(name, of.Project, 1, 0)
+	got, err := next.write(ctx, q)
 	if err != nil {
-		return nil, postgres.Failed("number the revision", err)
+		return nil, err
 	}
-	err = q.InsertRevision(ctx, db.InsertRevisionParams{
-		Site: site, Name: name, Revision: number, Action: string(r.Action), ContentKind: string(r.Content.Kind),
-		BodyHash: postgres.HashBytes(r.Content.Hash), Size: r.Content.Size, Run: r.Run, RunHash: postgres.HashBytes(r.RunHash),
-		Enabled: r.Enabled, Durability: string(r.Durability), Generation: of.Generation, Spec: of.Spec,
-		CreatedBy: r.Actor, Reason: r.Reason,
-	})
-	if err != nil {
-		return nil, postgres.Failed("store the revision", err)
+	number := got[0].DesiredRevision
+	rows := revisionRows{Site: site, CreatedBy: r.Actor, Reason: r.Reason}
+	rows.add(revisionRow{&r, name, number, string(r.Action), of.Generation, of.Spec})
+	if err := rows.write(ctx, q); err != nil {
+		return nil, err
 	}
 	return openInstance(ctx, q, r.Request, r.Key, postgres.NewOperation{Kind: r.Operation, Revision: number, Project: of.Project})
 }

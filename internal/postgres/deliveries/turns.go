@@ -147,12 +147,12 @@ func (s *Store) rollback(ctx context.Context, q *db.Queries, t InstanceTurn, las
 
 func (s *Store) rollbackTarget(ctx context.Context, q *db.Queries, t InstanceTurn, last *db.Revision) (*db.Revision, error) {
 	if t.Revision != 0 {
-		to, err := q.GetRevision(ctx, db.GetRevisionParams{Site: t.Key.Scope, Name: t.Key.Name, Revision: t.Revision})
+		to, err := revisionAt(ctx, q, t.Key.Scope, t.Key.Name, t.Revision)
 		if postgres.NoRows(err) || err == nil && to.Action == string(fleet.ActionDelete) {
 			return nil, fleet.Errorf(fleet.NotFound, "revision %d not found", t.Revision).At("/revision").
 				WithHint("holdfast deliveries " + t.Key.Scope + "/" + t.Key.Name)
 		}
-		return &to, postgres.Failed("read revision", err)
+		return to, postgres.Failed("read revision", err)
 	}
 	snap, err := Snapshot(ctx, q, t.Key)
 	if err != nil {

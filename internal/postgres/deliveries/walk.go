@@ -105,16 +105,8 @@ func (w *walk) do(ctx context.Context, step fleet.Step) error {
 // look makes the run the subject's current one, and takes its outbox rows and its open
 // operations.
 func (w *walk) look(ctx context.Context) error {
-	err := w.q.AttachRun(ctx, db.AttachRunParams{Site: w.sub.Site, Name: w.sub.Name, Run: w.of.Run})
-	if err != nil {
-		return postgres.Failed("attach the run", err)
-	}
 	w.sub.EntityRun = w.of.Run
-	p := db.ServeOperationsParams{Subject: w.of.Name(), Run: w.of.Run, Build: w.of.Build}
-	if err := w.q.ServeOperations(ctx, p); err != nil {
-		return postgres.Failed("serve operations", err)
-	}
-	return postgres.Failed("take the outbox", w.q.TakeOutbox(ctx, w.of.Name()))
+	return attach(ctx, w.q, postgres.Server{Run: w.of.Run, Build: w.of.Build}, w.of.Site, w.sub.Name)
 }
 
 // see reads all that the decision looks at, in one query.
@@ -126,7 +118,13 @@ func (w *walk) see(ctx context.Context) error {
 		return postgres.Failed("read the instance", err)
 	}
 	w.Seen = fleet.InstanceSeen{}
-	return postgres.Failed("read the instance", json.Unmarshal(row, &w.Seen))
+	if err := json.Unmarshal(row, &w.Seen); err != nil {
+		return postgres.Failed("read the instance", err)
+	}
+	if d, open := w.delivery, w.Seen.Open; d != nil && open != nil && d.ID == string(open.ID) {
+		d.DeadlineAt = open.Deadline
+	}
+	return nil
 }
 
 func (w *walk) lockDelivery(ctx context.Context, id fleet.DeliveryID) (*db.Delivery, error) {
@@ -157,11 +155,11 @@ func (w *walk) lockLease(ctx context.Context) (*db.SiteLease, error) {
 
 func (w *walk) revision(ctx context.Context, number int64) (*db.Revision, error) {
 	if w.revisions[number] == nil {
-		r, err := w.q.GetRevision(ctx, db.GetRevisionParams{Site: w.sub.Site, Name: w.sub.Name, Revision: number})
+		r, err := revisionAt(ctx, w.q, w.sub.Site, w.sub.Name, number)
 		if err != nil {
 			return nil, postgres.Failed("read revision", err)
 		}
-		w.revisions[number] = &r
+		w.revisions[number] = r
 	}
 	return w.revisions[number], nil
 }

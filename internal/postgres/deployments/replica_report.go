@@ -294,7 +294,7 @@ func (r *reporting) keep(ctx context.Context, live map[string]bool) error {
 			return err
 		}
 	}
-	return postgres.PutOutboxMany(ctx, r.q, slices.Sorted(maps.Keys(r.wake)))
+	return postgres.PutOutbox(ctx, r.q, slices.Sorted(maps.Keys(r.wake))...)
 }
 
 // hurryDrain wakes the drain that waits for the node to be empty.

@@ -294,5 +294,5 @@ func PoolWritten(ctx context.Context, q *db.Queries, w postgres.Write, _ fleet.P
 	if err != nil {
 		return postgres.Failed("read who names the pool", err)
 	}
-	return postgres.PutOutboxMany(ctx, q, postgres.DeploymentSubjects(names))
+	return postgres.PutOutbox(ctx, q, postgres.DeploymentSubjects(names)...)
 }

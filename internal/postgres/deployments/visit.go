@@ -35,11 +35,8 @@ func (s *Store) visitOnce(ctx context.Context, v fleet.DeploymentVisit, turn *pl
 		if err := postgres.Lock(ctx, q, []fleet.ObjectKey{fleet.DeploymentKey(v.Deployment)}); err != nil {
 			return err
 		}
-		if err := q.TakeOutbox(ctx, subject); err != nil {
-			return postgres.Failed("take the outbox", err)
-		}
-		if err := q.ServeOperations(ctx, db.ServeOperationsParams{Subject: subject, Run: v.Run, Build: v.Build}); err != nil {
-			return postgres.Failed("serve operations", err)
+		if err := postgres.Serve(ctx, q, postgres.Server{Run: v.Run, Build: v.Build}, subject); err != nil {
+			return err
 		}
 		w, err := visited(ctx, q, v.Deployment)
 		if err != nil || w == nil {

@@ -27,11 +27,8 @@ func (s *Store) SeeFleet(ctx context.Context, v fleet.FleetVisit) (fleet.FleetSe
 		if err := q.AttachFleetRun(ctx, db.AttachFleetRunParams{Fleet: string(v.Fleet), EntityRun: v.Run}); err != nil {
 			return postgres.Failed("attach the run", err)
 		}
-		if err := q.ServeOperations(ctx, db.ServeOperationsParams{Subject: subject, Run: v.Run, Build: v.Build}); err != nil {
-			return postgres.Failed("serve operations", err)
-		}
-		if err := q.TakeOutbox(ctx, subject); err != nil {
-			return postgres.Failed("take the outbox", err)
+		if err := postgres.Serve(ctx, q, postgres.Server{Run: v.Run, Build: v.Build}, subject); err != nil {
+			return err
 		}
 		row, err := q.SeeFleet(ctx, db.SeeFleetParams{Fleet: string(v.Fleet), Subject: subject, MaxSites: fleet.MaxFleetSitesSeen})
 		if err != nil {

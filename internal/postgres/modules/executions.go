@@ -59,7 +59,7 @@ func (s *Store) ServeExecution(ctx context.Context, id fleet.OperationID, run, b
 	var out postgres.Operation
 	ended := false
 	err := s.Tx(ctx, "take the execution over", func(q *db.Queries) error {
-		if err := q.TakeOutbox(ctx, fleet.ExecutionSubject(id)); err != nil {
+		if err := q.TakeOutbox(ctx, []string{fleet.ExecutionSubject(id)}); err != nil {
 			return postgres.Failed("take the outbox", err)
 		}
 		row, err := q.ServeExecution(ctx, db.ServeExecutionParams{ID: string(id), Run: run, Build: build})

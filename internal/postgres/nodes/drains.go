@@ -60,7 +60,7 @@ func openDrain(ctx context.Context, q *db.Queries, in DrainRequest, n db.Node, s
 	if err != nil {
 		return postgres.Operation{}, postgres.Failed("read whose replicas are there", err)
 	}
-	if err := postgres.PutOutboxMany(ctx, q, postgres.DeploymentSubjects(deployments)); err != nil {
+	if err := postgres.PutOutbox(ctx, q, postgres.DeploymentSubjects(deployments)...); err != nil {
 		return postgres.Operation{}, err
 	}
 	return postgres.OpenOperation(ctx, q, in.Request, postgres.NewOperation{
@@ -75,11 +75,8 @@ func (s *Store) SeeDrain(ctx context.Context, in fleet.DrainLook) (fleet.DrainSe
 	err := s.Tx(ctx, "look at the drain of "+string(in.Node), func(q *db.Queries) error {
 		out = fleet.DrainSeen{Node: in.Node}
 		subject := fleet.DrainSubject(in.Node)
-		if err := q.ServeOperations(ctx, db.ServeOperationsParams{Subject: subject, Run: in.Run, Build: in.Build}); err != nil {
-			return postgres.Failed("serve operations", err)
-		}
-		if err := q.TakeOutbox(ctx, subject); err != nil {
-			return postgres.Failed("take the outbox", err)
+		if err := postgres.Serve(ctx, q, postgres.Server{Run: in.Run, Build: in.Build}, subject); err != nil {
+			return err
 		}
 		if in.Phase != "" {
 			p := db.NoteNodeDrainParams{Phase: string(in.Phase), Rule: in.Rule, Message: in.Message, Node: string(in.Node)}
@@ -271,7 +268,7 @@ func (s *Store) EndDrain(ctx context.Context, e fleet.DrainEnd) error {
 			if err != nil {
 				return postgres.Failed("cancel its failover", err)
 			}
-			if err := postgres.PutOutboxMany(ctx, q, moves); err != nil {
+			if err := postgres.PutOutbox(ctx, q, moves...); err != nil {
 				return err
 			}
 		}
@@ -318,5 +315,5 @@ func (s *Store) hurryDrains(ctx context.Context, connections []string) error {
 	for i, n := range nodes {
 		subjects[i] = fleet.DrainSubject(fleet.NodeName(n))
 	}
-	return postgres.PutOutboxMany(ctx, s.Q, subjects)
+	return postgres.PutOutbox(ctx, s.Q, subjects...)
 }

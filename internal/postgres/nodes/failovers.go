@@ -88,11 +88,8 @@ func (s *Store) SeeFailover(ctx context.Context, in fleet.FailoverLook) (fleet.F
 	subject := fleet.SiteSubject(in.Site)
 	err := s.Tx(ctx, "look at the lease of "+string(in.Site), func(q *db.Queries) error {
 		out = fleet.FailoverSeen{}
-		if err := q.ServeOperations(ctx, db.ServeOperationsParams{Subject: subject, Run: in.Run, Build: in.Build}); err != nil {
-			return postgres.Failed("serve operations", err)
-		}
-		if err := q.TakeOutbox(ctx, subject); err != nil {
-			return postgres.Failed("take the outbox", err)
+		if err := postgres.Serve(ctx, q, postgres.Server{Run: in.Run, Build: in.Build}, subject); err != nil {
+			return err
 		}
 		if in.Reason != "" {
 			p := db.NoteFailoverParams{Subject: subject, Name: string(in.To), Reason: in.Reason, Message: in.Message}

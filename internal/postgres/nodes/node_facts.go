@@ -42,7 +42,7 @@ func (s *Store) WakeDeploymentsOn(ctx context.Context, nodes []fleet.NodeName) (
 			return postgres.Failed("look for the nodes' deployments", err)
 		}
 		out = postgres.DeploymentSubjects(found)
-		return postgres.PutOutboxMany(ctx, q, out)
+		return postgres.PutOutbox(ctx, q, out...)
 	})
 	return out, err
 }

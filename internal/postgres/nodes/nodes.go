@@ -258,12 +258,13 @@ func takeReport(ctx context.Context, q *db.Queries, n db.Node, era int64, r Node
 		if err := knows(ctx, q, n, era, i); err != nil {
 			return err
 		}
-		row := HeldRow(fleet.SiteName(n.Site), r.Node, i.Instance, i.Held, i.Reason)
+		held := HeldRows{Site: n.Site, Node: n.Name}
 		if r.StartID != "" { // a store that was lost holds less than it did
-			row.StartingAt = n.StartingAt
+			held.StartingAt = n.StartingAt
 		}
-		if err := q.UpsertHeld(ctx, row); err != nil {
-			return postgres.Failed("record what the node holds", err)
+		held.Add(i)
+		if err := held.Write(ctx, q); err != nil {
+			return err
 		}
 		names = append(names, string(i.Instance))
 	}
@@ -383,13 +384,4 @@ func (s *Store) ReadLogs(ctx context.Context, site fleet.SiteName, name fleet.In
 		out[i] = LogChunk{fleet.NodeName(r.Node), r.LogOffset, r.Data}
 	}
 	return out, postgres.Failed("read output", err)
-}
-
-// HeldRow is the row of what a node holds of an instance.
-func HeldRow(site fleet.SiteName, node fleet.NodeName, name fleet.InstanceName, h fleet.Held, reason string) db.UpsertHeldParams {
-	return db.UpsertHeldParams{
-		Site: string(site), Name: string(name), Node: string(node), Era: h.Era, Revision: h.Version.Revision,
-		Hash: postgres.HashBytes(h.Content.Hash), Enabled: h.Enabled, Deleted: h.Action == fleet.ActionDelete, Running: h.Running,
-		HighEra: h.HighWater.Era, HighRevision: h.HighWater.Revision, Reason: reason,
-	}
 }

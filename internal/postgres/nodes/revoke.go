@@ -49,7 +49,7 @@ func tellRevoked(ctx context.Context, q *db.Queries, node string) error {
 	if err != nil {
 		return err
 	}
-	if err := postgres.PutOutboxMany(ctx, q, postgres.DeploymentSubjects(deployments)); err != nil {
+	if err := postgres.PutOutbox(ctx, q, postgres.DeploymentSubjects(deployments)...); err != nil {
 		return err
 	}
 	return postgres.TellSite(ctx, q, at.Site)

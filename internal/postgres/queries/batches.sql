@@ -1,7 +1,8 @@
--- Rows of a batch are named by its site and their names, or by the ids of its deliveries: the
--- arrays of a statement are as long as the batch, and each row is looked up by its whole key,
--- also in a plan that was made while the tables were empty: LATERAL with OFFSET 0, or for what is
--- changed a look at its place (ctid); nobody else writes these rows meanwhile. A state that is
+-- Rows of a set are named by their site and names, or by the ids of its deliveries; a single
+-- delivery is a set of one (docs/adr/0009). The arrays of a statement are as long as the set, and
+-- each row is looked up by its whole key, also in a plan that was made while the tables were empty:
+-- LATERAL with OFFSET 0, or for what is changed a look at its place (ctid). An update by place skips
+-- a row that another transaction changes meanwhile: nobody else writes these rows without the lock. A state that is
 -- only looked at in such rows is a parameter: written out, it would offer a partial index, which
 -- a planner that knows of no rows in that state takes instead of the key.
 
@@ -27,9 +28,6 @@ SELECT id, site, fleet, workflow_id, run_id, created_at, (deadline_at < now())::
 WHERE state = 'open' AND (created_at, id) > (@after_at::timestamptz, @after_id::text)
   AND created_at < now() - make_interval(secs => @older_seconds::float8)
 ORDER BY created_at, id LIMIT @max_rows;
-
--- name: LockSubjects :many
-SELECT * FROM subjects WHERE site = @site AND name = ANY(@names::text[]) ORDER BY name FOR UPDATE;
 
 -- name: ObjectsOfSite :many
 SELECT o.* FROM unnest(@names::text[]) AS k(name)
@@ -78,44 +76,6 @@ FROM (SELECT k.*, a.seq, unnest(ARRAY(SELECT x.ctid FROM objects x WHERE x.kind 
       FROM appended a JOIN k ON k.name = a.name OFFSET 0) k
 WHERE o.ctid = k.place;
 
--- Counts an attempt of each, and numbers a revision where one is released (raise 1, else 0).
--- name: NumberSubjects :many
-INSERT INTO subjects (site, name, project, last_revision, desired_revision, attempts)
-SELECT @site, k.name, k.project, k.raise, k.raise, 1
-FROM (SELECT unnest(@names::text[]) AS name, unnest(@projects::text[]) AS project, unnest(@raises::bigint[]) AS raise) k
-ON CONFLICT (site, name) DO UPDATE SET
-    attempts = subjects.attempts + 1,
-    last_revision = subjects.last_revision + excluded.last_revision,
-    desired_revision = CASE WHEN excluded.last_revision > 0 THEN subjects.last_revision + 1 ELSE subjects.desired_revision END,
-    deleted = subjects.deleted AND excluded.last_revision = 0,
-    project = CASE WHEN excluded.last_revision > 0 THEN excluded.project ELSE subjects.project END
-RETURNING name, desired_revision, attempts;
-
--- name: InsertRevisions :exec
-INSERT INTO revisions (site, name, revision, era, action, content_kind, body_hash, size, run, run_hash, enabled,
-                       durability, generation, spec, created_by, reason)
-SELECT @site, k.name, k.revision, g.era, k.action, k.content_kind, k.body_hash, k.size, nullif(k.run, '')::jsonb, k.run_hash, k.enabled,
-       k.durability, k.generation, k.spec::jsonb, @created_by, @reason
-FROM region g CROSS JOIN (
-    SELECT unnest(@names::text[]) AS name, unnest(@revisions::bigint[]) AS revision, unnest(@actions::text[]) AS action,
-           unnest(@content_kinds::text[]) AS content_kind, unnest(@body_hashes::bytea[]) AS body_hash, unnest(@sizes::bigint[]) AS size,
-           unnest(@runs::text[]) AS run, unnest(@run_hashes::bytea[]) AS run_hash, unnest(@enabled::boolean[]) AS enabled,
-           unnest(@durabilities::text[]) AS durability, unnest(@generations::bigint[]) AS generation, unnest(@specs::text[]) AS spec) k;
-
--- name: SupersedeOpenOf :exec
-UPDATE deliveries d SET state = 'superseded', phase = CASE WHEN d.phase = 'recorded' THEN 'recorded' ELSE 'closed' END,
-       reason = 'newer_revision', ended_at = now(),
-       settled_as = CASE WHEN d.phase = 'recorded' THEN 'applied'
-                         WHEN d.phase = 'persisted' OR EXISTS (SELECT 1 FROM batches b WHERE b.id = d.batch_id AND b.stage) THEN 'not_applied' END
-WHERE d.site = @site AND d.name = ANY(@names::text[]) AND d.state = 'open';
-
--- name: SettleStagedOf :exec
-UPDATE deliveries SET settled_as = 'not_applied'
-WHERE site = @site AND name = ANY(@names::text[]) AND state = 'staged' AND settled_as IS NULL;
-
--- name: DeletePendingOfNames :exec
-DELETE FROM pending WHERE site = @site AND name = ANY(@names::text[]);
-
 -- name: EndOperationsMany :exec
 WITH ended AS (
 UPDATE operations o SET state = k.state, reason = k.reason, message = k.message, ended_at = now(),
@@ -133,35 +93,11 @@ FROM (SELECT k.*, unnest(ARRAY(SELECT x.ctid FROM operations x WHERE x.subject =
       FROM (SELECT unnest(@subjects::text[]) AS subject, unnest(@revisions::bigint[]) AS revision, unnest(@delivery_ids::text[]) AS delivery_id) k OFFSET 0) k
 WHERE o.ctid = k.place AND o.state = @running::text AND o.revision <= k.revision;
 
--- name: InsertDeliveries :exec
-INSERT INTO deliveries (id, site, name, revision, attempt, claim, node, epoch, from_revision, from_generation, state, phase,
-                        requested_by, workflow_id, run_id, deadline_at, batch_id)
-SELECT k.id, @site, k.name, k.revision, k.attempt, @batch_id || '/' || k.name, @node, @epoch, k.from_revision,
-       coalesce((SELECT r.generation FROM revisions r WHERE r.site = @site AND r.name = k.name AND r.revision = k.from_revision), 0), 'open', @phase,
-       k.requested_by, @workflow_id, @run_id, now() + make_interval(secs => @seconds::float8), @batch_id
-FROM (SELECT unnest(@ids::text[]) AS id, unnest(@names::text[]) AS name, unnest(@revisions::bigint[]) AS revision,
-             unnest(@attempts::bigint[]) AS attempt, unnest(@from_revisions::bigint[]) AS from_revision,
-             unnest(@requested_by::text[]) AS requested_by) k;
-
--- name: InsertPendingRows :exec
-INSERT INTO pending (deployment_id, site, name, revision, revision_hash, expires_at)
-SELECT k.id, @site, k.name, k.revision, k.revision_hash, now() + make_interval(secs => @seconds::float8)
-FROM (SELECT unnest(@ids::text[]) AS id, unnest(@names::text[]) AS name, unnest(@revisions::bigint[]) AS revision,
-             unnest(@hashes::bytea[]) AS revision_hash) k;
-
 -- The holder of the lease is the active, whatever its configured role.
 -- name: NodesOfBatch :many
 SELECT n.name FROM nodes n
 WHERE n.site = @site AND n.removed_at IS NULL AND (n.name = @holder::text OR n.role <> 'worker')
 ORDER BY n.name <> @holder::text, n.name;
-
--- The node that is told at once (told, else '') is what TellTargets would make of it.
--- name: InsertTargetsMany :exec
-INSERT INTO delivery_nodes (delivery_id, node, role, total, state, tries, notice)
-SELECT k.id, n.name, CASE WHEN n.name = @holder::text THEN 'active' ELSE 'standby' END, k.total,
-       CASE WHEN n.name = @told::text THEN 'notified' ELSE 'waiting' END,
-       CASE WHEN n.name = @told::text THEN 1 ELSE 0 END, CASE WHEN n.name = @told::text THEN 1 ELSE 0 END
-FROM (SELECT unnest(@ids::text[]) AS id, unnest(@totals::bigint[]) AS total) k CROSS JOIN unnest(@nodes::text[]) AS n(name);
 
 -- name: NamesOfBatch :many
 SELECT name FROM deliveries WHERE batch_id = @batch_id AND batch_id <> '' ORDER BY name;
@@ -187,28 +123,13 @@ JOIN LATERAL (SELECT t.* FROM delivery_nodes t WHERE t.delivery_id = d.id AND t.
 JOIN LATERAL (SELECT x.* FROM revisions x WHERE x.site = d.site AND x.name = d.name AND x.revision = d.revision OFFSET 0) r ON true
 WHERE d.batch_id = @batch_id AND d.batch_id <> '';
 
--- name: TellTargets :exec
-UPDATE delivery_nodes SET state = 'notified', tries = tries + 1, notice = @notice, updated_at = now()
-WHERE delivery_id = ANY(@ids::text[]) AND node = @node;
-
--- name: MarkNotified :exec
-UPDATE deliveries SET phase = 'notified' WHERE id = ANY(@ids::text[]) AND state = @open::text AND phase = 'persisted';
-
 -- By a little more than asked, so that the next notify of the same items finds nothing to do.
 -- name: ExtendPendingMany :exec
 UPDATE pending p SET expires_at = least(@deadline::timestamptz, now() + make_interval(secs => @spare_seconds::float8))
 WHERE p.deployment_id = ANY(@ids::text[])
   AND extract(epoch FROM least(@deadline::timestamptz, now() + make_interval(secs => @seconds::float8)) - p.expires_at) > 0;
 
--- Those whose row was purged, after the others were extended: what is being purged is gone by then.
--- name: OfferPendingMany :exec
-INSERT INTO pending (deployment_id, site, name, revision, revision_hash, expires_at)
-SELECT d.id, d.site, d.name, d.revision, r.body_hash, least(@deadline::timestamptz, now() + make_interval(secs => @seconds::float8))
-FROM deliveries d
-JOIN LATERAL (SELECT x.* FROM revisions x WHERE x.site = d.site AND x.name = d.name AND x.revision = d.revision OFFSET 0) r ON true
-WHERE d.id = ANY(@ids::text[]) AND d.state = @open::text
-  AND NOT EXISTS (SELECT 1 FROM pending p WHERE p.deployment_id = d.id OFFSET 0);
-
+-- Apart from InsertFetchTokens: the notify of a batch is repeated with its token, others are not.
 -- name: PutFetchToken :exec
 INSERT INTO fetch_tokens (deployment_id, node, hash, expires_at)
 VALUES (@deployment_id, @node, @hash, now() + make_interval(secs => @seconds::float8)) ON CONFLICT DO NOTHING;
@@ -253,57 +174,10 @@ UPDATE delivery_nodes t SET state = @state, already = false, reason = @reason, m
 WHERE t.delivery_id = ANY(ARRAY(SELECT d.id FROM deliveries d WHERE d.batch_id = @batch_id AND d.batch_id <> '' AND d.state = @open::text))
   AND t.node = @node AND t.state = 'notified';
 
--- name: UpsertHeldMany :exec
-INSERT INTO node_held (site, name, node, era, revision, hash, enabled, deleted, running, high_era, high_revision, reason)
-SELECT @site, k.name, @node, k.era, k.revision, k.hash, k.enabled, k.deleted, k.running, k.high_era, k.high_revision, ''
-FROM (SELECT unnest(@names::text[]) AS name, unnest(@eras::bigint[]) AS era, unnest(@revisions::bigint[]) AS revision,
-             unnest(@hashes::bytea[]) AS hash, unnest(@enabled::boolean[]) AS enabled, unnest(@deleted::boolean[]) AS deleted,
-             unnest(@running::boolean[]) AS running, unnest(@high_eras::bigint[]) AS high_era,
-             unnest(@high_revisions::bigint[]) AS high_revision) k
-ON CONFLICT (site, name, node) DO UPDATE SET
-    era = excluded.era, revision = excluded.revision, hash = excluded.hash, enabled = excluded.enabled,
-    deleted = excluded.deleted, running = excluded.running, high_era = excluded.high_era,
-    high_revision = excluded.high_revision, reason = excluded.reason, reported_at = now()
-WHERE (node_held.era, node_held.revision) <= (excluded.era, excluded.revision);
-
 -- name: ConfirmOwedMany :exec
 DELETE FROM owed o USING (SELECT k.*, unnest(ARRAY(SELECT x.ctid FROM owed x WHERE x.site = @site AND x.name = k.name AND x.node = @node)) AS place
       FROM (SELECT unnest(@names::text[]) AS name, unnest(@revisions::bigint[]) AS revision) k OFFSET 0) k
 WHERE o.ctid = k.place AND o.revision <= k.revision;
-
--- With what the trigger would look up for each. It gives the deliveries that are done with
--- this, since they need no standby.
--- name: RecordSnapshots :many
-WITH r AS MATERIALIZED (
-    SELECT k.delivery_id, x.name, x.revision, x.era, x.action, x.body_hash, x.run_hash, x.enabled, x.durability
-    FROM (SELECT unnest(@names::text[]) AS name, unnest(@revisions::bigint[]) AS revision, unnest(@delivery_ids::text[]) AS delivery_id) k
-    JOIN LATERAL (SELECT x.* FROM revisions x WHERE x.site = @site AND x.name = k.name AND x.revision = k.revision OFFSET 0) x ON true),
-recorded AS (
-INSERT INTO snapshots (site, name, revision, delivery_id, epoch, era, action, body_hash, run_hash, enabled)
-SELECT @site, r.name, r.revision, r.delivery_id, @epoch, r.era, r.action, r.body_hash, r.run_hash, r.enabled FROM r
-ON CONFLICT (site, name) DO UPDATE SET revision = excluded.revision, delivery_id = excluded.delivery_id,
-    epoch = excluded.epoch, recorded_at = now(), era = excluded.era, action = excluded.action, body_hash = excluded.body_hash,
-    run_hash = excluded.run_hash, enabled = excluded.enabled
-WHERE snapshots.revision < excluded.revision)
-SELECT r.delivery_id::text AS delivery_id FROM r WHERE r.durability = 'async';
-
--- Owes what is deployed now, and not what is older by now.
--- name: OweRestMany :exec
-INSERT INTO owed (site, name, node, revision, action, due, reason)
-SELECT @site, p.name, n.name, p.revision, p.action, true, 'replicating'
-FROM (SELECT unnest(@names::text[]) AS name, unnest(@revisions::bigint[]) AS revision) k
-JOIN LATERAL (SELECT x.* FROM snapshots x WHERE x.site = @site AND x.name = k.name AND x.revision = k.revision OFFSET 0) p ON true
-CROSS JOIN unnest(@nodes::text[]) AS n(name)
-ON CONFLICT (site, name, node) DO UPDATE SET
-    revision = excluded.revision, action = excluded.action, due = excluded.due, reason = excluded.reason, tried_at = now(),
-    since = CASE WHEN owed.revision = excluded.revision THEN owed.since ELSE now() END
-WHERE owed.revision <= excluded.revision;
-
--- name: StandbysOf :many
-SELECT name FROM nodes WHERE site = @site AND removed_at IS NULL AND role <> 'worker' AND name <> @has::text ORDER BY name;
-
--- name: MarkRecorded :exec
-UPDATE deliveries SET phase = 'recorded' WHERE id = ANY(@ids::text[]) AND state = @open::text;
 
 -- name: UnsettledNames :many
 SELECT DISTINCT name FROM deliveries
@@ -320,47 +194,18 @@ JOIN LATERAL (SELECT x.* FROM delivery_nodes x WHERE x.delivery_id = d.id OFFSET
 WHERE d.batch_id = @batch_id AND d.batch_id <> ''
 ORDER BY d.name, t.role, t.node;
 
--- name: EndDeliveries :exec
-UPDATE deliveries d SET state = k.state, phase = 'closed', reason = k.reason, message = k.message,
-       settled_as = nullif(k.settled_as, ''), ended_at = now()
-FROM (SELECT k.*, unnest(ARRAY(SELECT x.ctid FROM deliveries x WHERE x.id = k.id)) AS place
-      FROM (SELECT unnest(@ids::text[]) AS id, unnest(@states::text[]) AS state, unnest(@reasons::text[]) AS reason,
-             unnest(@messages::text[]) AS message, unnest(@settled_as::text[]) AS settled_as) k OFFSET 0) k
-WHERE d.ctid = k.place AND d.state = @open::text;
-
--- name: ClosePendingMany :exec
-DELETE FROM pending WHERE deployment_id = ANY(@ids::text[]);
-
--- name: ParkOwedMany :exec
-UPDATE owed o SET due = false, reason = k.reason, tried_at = now()
-FROM (SELECT k.*, unnest(ARRAY(SELECT x.ctid FROM owed x WHERE x.site = @site AND x.name = k.name AND x.node = k.node)) AS place
-      FROM (SELECT unnest(@names::text[]) AS name, unnest(@nodes::text[]) AS node, unnest(@reasons::text[]) AS reason) k OFFSET 0) k
-WHERE o.ctid = k.place;
-
--- name: UpsertOwedMany :exec
-INSERT INTO owed (site, name, node, revision, action, due, reason)
-SELECT @site, k.name, @node, k.revision, k.action, @due, k.reason
-FROM (SELECT unnest(@names::text[]) AS name, unnest(@revisions::bigint[]) AS revision, unnest(@actions::text[]) AS action,
-             unnest(@reasons::text[]) AS reason) k
-ON CONFLICT (site, name, node) DO UPDATE SET
-    revision = excluded.revision, action = excluded.action, due = excluded.due, reason = excluded.reason, tried_at = now(),
-    since = CASE WHEN owed.revision = excluded.revision THEN owed.since ELSE now() END
-WHERE owed.revision <= excluded.revision;
-
 -- name: DeletedNames :many
 SELECT p.name FROM unnest(@names::text[]) AS k(name)
 JOIN LATERAL (SELECT x.name, x.action FROM snapshots x WHERE x.site = @site AND x.name = k.name OFFSET 0) p ON p.action = 'delete'
 ORDER BY p.name;
 
+-- Apart from AppendEvent, which is for objects of all kinds and was given the object.
 -- name: AppendStatusEvents :exec
 INSERT INTO events (era, type, kind, project, scope, name, uid, generation, actor, before, after)
 SELECT r.era, 'status', o.kind, o.project, o.scope, o.name, o.uid, k.generation, 'region', k.before, k.after
 FROM region r CROSS JOIN (SELECT unnest(@names::text[]) AS name, unnest(@generations::bigint[]) AS generation,
                                  unnest(@befores::text[])::jsonb AS before, unnest(@afters::text[])::jsonb AS after) k
 JOIN LATERAL (SELECT x.* FROM objects x WHERE x.kind = 'instance' AND x.scope = @site AND x.name = k.name OFFSET 0) o ON true;
-
--- name: PutOutboxMany :exec
-INSERT INTO outbox (subject, trace) SELECT unnest(@subjects::text[]), @trace;
 
 -- name: RunningSubjects :many
 SELECT DISTINCT subject FROM operations WHERE subject = ANY(@subjects::text[]) AND state = 'running';
@@ -409,16 +254,6 @@ SELECT s.name,
         OR EXISTS (SELECT 1 FROM snapshots p WHERE p.site = s.site AND p.name = s.name AND p.run_hash IS NOT NULL OFFSET 0))::boolean AS starts
 FROM unnest(@names::text[]) AS k(name)
 JOIN LATERAL (SELECT x.* FROM subjects x WHERE x.site = @site AND x.name = k.name OFFSET 0) s ON true ORDER BY s.name;
-
--- name: AttachRuns :exec
-UPDATE subjects SET entity_run = @run WHERE site = @site AND name = ANY(@names::text[]) AND entity_run <> @run;
-
--- name: ServeOperationsOf :exec
-UPDATE operations SET entity_run = @run, entity_build = @build
-WHERE subject = ANY(@subjects::text[]) AND state = 'running' AND (entity_run <> @run OR entity_build <> @build);
-
--- name: TakeOutboxOf :exec
-DELETE FROM outbox WHERE subject = ANY(@subjects::text[]);
 
 -- name: CountWaiting :one
 SELECT count(*) FROM (SELECT 1 FROM operations o WHERE o.state = 'running' AND o.site = @site AND starts_with(o.subject, 'instance.')

@@ -67,7 +67,11 @@ UPDATE site_leases SET dropped = true WHERE site = @site;
 
 -- name: UpsertHeld :exec
 INSERT INTO node_held (site, name, node, era, revision, hash, enabled, deleted, running, high_era, high_revision, reason)
-VALUES (@site, @name, @node, @era, @revision, sqlc.narg(hash), @enabled, @deleted, @running, @high_era, @high_revision, @reason)
+SELECT @site, k.name, @node, k.era, k.revision, k.hash, k.enabled, k.deleted, k.running, k.high_era, k.high_revision, k.reason
+FROM (SELECT unnest(@names::text[]) AS name, unnest(@eras::bigint[]) AS era, unnest(@revisions::bigint[]) AS revision,
+             unnest(@hashes::bytea[]) AS hash, unnest(@enabled::boolean[]) AS enabled, unnest(@deleted::boolean[]) AS deleted,
+             unnest(@running::boolean[]) AS running, unnest(@high_eras::bigint[]) AS high_era,
+             unnest(@high_revisions::bigint[]) AS high_revision, unnest(@reasons::text[]) AS reason) k
 ON CONFLICT (site, name, node) DO UPDATE SET
     era = excluded.era, revision = excluded.revision, hash = excluded.hash, enabled = excluded.enabled,
     deleted = excluded.deleted, running = excluded.running, high_era = excluded.high_era,

@@ -89,10 +89,13 @@ WHERE (e.era, e.xid, e.seq) < (@era::bigint, @xid::xid8, @seq::bigint)
 ORDER BY e.era DESC, e.xid DESC, e.seq DESC LIMIT @max_rows;
 
 -- name: PutOutbox :exec
-INSERT INTO outbox (subject, trace) VALUES (@subject, @trace);
+INSERT INTO outbox (subject, trace) SELECT unnest(@subjects::text[]), @trace;
 
 -- name: TakeOutbox :exec
-DELETE FROM outbox WHERE subject = @subject;
+DELETE FROM outbox o
+USING (SELECT unnest(ARRAY(SELECT x.ctid FROM outbox x WHERE x.subject = k.subject)) AS place
+       FROM (SELECT unnest(@subjects::text[]) AS subject) k OFFSET 0) k
+WHERE o.ctid = k.place;
 
 -- name: WaitingOutbox :many
 SELECT DISTINCT subject FROM outbox

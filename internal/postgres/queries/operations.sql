@@ -27,8 +27,10 @@ ORDER BY created_at DESC, id DESC LIMIT @max_rows;
 
 -- name: ServeOperations :exec
 UPDATE operations SET entity_run = @run, entity_build = @build
-WHERE subject = @subject AND state = 'running' AND (entity_run <> @run OR entity_build <> @build);
+WHERE subject = ANY(@subjects::text[]) AND state = 'running' AND (entity_run <> @run OR entity_build <> @build);
 
+-- Apart from EndOperationsMany: a cancellation writes the row without the lock of the subject, and
+-- an update by its key waits for that; only one subject asks for a run, or for what was cancelled.
 -- name: EndOperations :exec
 WITH ended AS (
 UPDATE operations SET state = @state, reason = @reason, message = @message, ended_at = now(),
@@ -42,6 +44,7 @@ SELECT pg_notify('holdfast_operation', e.id) FROM ended e;
 UPDATE operations SET state = @state, reason = @reason, message = @message, ended_at = now()
 WHERE id = @id AND state = 'running';
 
+-- Apart from AttachDeliveries, because a cancellation writes the row without the lock of the subject.
 -- name: AttachDelivery :exec
 UPDATE operations SET delivery_id = @delivery_id WHERE subject = @subject AND state = 'running' AND revision <= @revision;
 

@@ -95,15 +95,6 @@ JOIN LATERAL (SELECT y.* FROM snapshots y WHERE y.site = @site AND y.name = t.na
 WHERE NOT EXISTS (SELECT 1 FROM under_way w WHERE w.site = p.site AND w.name = p.name)
 RETURNING id, name, revision;
 
--- name: InsertFetchTokens :exec
-INSERT INTO fetch_tokens (deployment_id, node, hash, expires_at)
-SELECT t.id, @node, t.hash, now() + make_interval(secs => @seconds::float8)
-FROM (SELECT unnest(@ids::text[]) AS id, unnest(@hashes::bytea[]) AS hash) t;
-
--- name: GetRevisions :many
-SELECT r.* FROM (SELECT unnest(@names::text[]) AS name, unnest(@revisions::bigint[]) AS revision) k
-JOIN LATERAL (SELECT x.* FROM revisions x WHERE x.site = @site AND x.name = k.name AND x.revision = k.revision OFFSET 0) r ON true;
-
 -- A name that was only buried was never released.
 -- name: SeeAbsence :one
 SELECT EXISTS (SELECT 1 FROM subjects s WHERE s.site = @site AND s.name = @name AND s.desired_revision > 0) AS known,

@@ -1,42 +1,61 @@
+-- Apart from LockSubjects, because every step of a single delivery begins with it.
 -- name: LockSubject :one
 SELECT * FROM subjects WHERE site = @site AND name = @name FOR UPDATE;
+
+-- name: LockSubjects :many
+SELECT s.* FROM (SELECT unnest(@names::text[]) AS name ORDER BY 1) k
+JOIN LATERAL (SELECT x.* FROM subjects x WHERE x.site = @site AND x.name = k.name OFFSET 0 FOR UPDATE) s ON true;
 
 -- name: GetSubject :one
 SELECT * FROM subjects WHERE site = @site AND name = @name;
 
--- name: NextRevision :one
-INSERT INTO subjects (site, name, project, last_revision, desired_revision) VALUES (@site, @name, @project, 1, 1)
+-- Numbers a revision where one is released (raise 1, else 0), and counts an attempt where one is
+-- claimed (tries 1, else 0).
+-- name: NumberSubjects :many
+INSERT INTO subjects (site, name, project, last_revision, desired_revision, attempts)
+SELECT @site, k.name, k.project, k.raise, k.raise, k.tries
+FROM (SELECT unnest(@names::text[]) AS name, unnest(@projects::text[]) AS project, unnest(@raises::bigint[]) AS raise,
+             unnest(@tries::bigint[]) AS tries) k
 ON CONFLICT (site, name) DO UPDATE SET
-    last_revision = subjects.last_revision + 1, desired_revision = subjects.last_revision + 1, deleted = false,
-    project = excluded.project
-RETURNING last_revision;
-
--- name: CountAttempt :exec
-UPDATE subjects SET attempts = attempts + 1 WHERE site = @site AND name = @name;
+    attempts = subjects.attempts + excluded.attempts,
+    last_revision = subjects.last_revision + excluded.last_revision,
+    desired_revision = CASE WHEN excluded.last_revision > 0 THEN subjects.last_revision + 1 ELSE subjects.desired_revision END,
+    deleted = subjects.deleted AND excluded.last_revision = 0,
+    project = CASE WHEN excluded.last_revision > 0 THEN excluded.project ELSE subjects.project END
+RETURNING name, desired_revision, attempts;
 
 -- name: DesiredRevision :one
 SELECT r.* FROM revisions r WHERE r.site = @site AND r.name = @name
 AND r.revision = (SELECT s.desired_revision FROM subjects s WHERE s.site = @site AND s.name = @name);
 
+-- Apart from SnapshotsOf, which gives a batch the numbers and not the revisions.
 -- name: SnapshotRevision :one
 SELECT r.* FROM revisions r WHERE r.site = @site AND r.name = @name
 AND r.revision = (SELECT s.revision FROM snapshots s WHERE s.site = @site AND s.name = @name);
 
--- name: AttachRun :exec
-UPDATE subjects SET entity_run = @run WHERE site = @site AND name = @name AND entity_run <> @run;
+-- name: AttachRuns :exec
+UPDATE subjects s SET entity_run = @run
+FROM (SELECT unnest(ARRAY(SELECT x.ctid FROM subjects x WHERE x.site = @site AND x.name = k.name)) AS place
+      FROM (SELECT unnest(@names::text[]) AS name) k OFFSET 0) k
+WHERE s.ctid = k.place AND s.entity_run <> @run;
 
 -- name: SetTombstone :exec
 UPDATE subjects SET deleted = true WHERE site = @site AND name = @name AND desired_revision = @revision;
 
--- name: InsertRevision :exec
+-- name: InsertRevisions :exec
 INSERT INTO revisions (site, name, revision, era, action, content_kind, body_hash, size, run, run_hash, enabled,
                        durability, generation, spec, created_by, reason)
-SELECT @site, @name, @revision, r.era, @action, @content_kind, sqlc.narg(body_hash), @size, sqlc.narg(run), sqlc.narg(run_hash),
-       @enabled, @durability, @generation, @spec, @created_by, @reason
-FROM region r;
+SELECT @site, k.name, k.revision, g.era, k.action, k.content_kind, k.body_hash, k.size, nullif(k.run, '')::jsonb, k.run_hash, k.enabled,
+       k.durability, k.generation, k.spec::jsonb, @created_by, @reason
+FROM region g CROSS JOIN (
+    SELECT unnest(@names::text[]) AS name, unnest(@revisions::bigint[]) AS revision, unnest(@actions::text[]) AS action,
+           unnest(@content_kinds::text[]) AS content_kind, unnest(@body_hashes::bytea[]) AS body_hash, unnest(@sizes::bigint[]) AS size,
+           unnest(@runs::text[]) AS run, unnest(@run_hashes::bytea[]) AS run_hash, unnest(@enabled::boolean[]) AS enabled,
+           unnest(@durabilities::text[]) AS durability, unnest(@generations::bigint[]) AS generation, unnest(@specs::text[]) AS spec) k;
 
--- name: GetRevision :one
-SELECT * FROM revisions WHERE site = @site AND name = @name AND revision = @revision;
+-- name: GetRevisions :many
+SELECT r.* FROM (SELECT unnest(@names::text[]) AS name, unnest(@revisions::bigint[]) AS revision) k
+JOIN LATERAL (SELECT x.* FROM revisions x WHERE x.site = @site AND x.name = k.name AND x.revision = k.revision OFFSET 0) r ON true;
 
 -- name: DeployedBefore :one
 SELECT r.* FROM revisions r
@@ -47,11 +66,22 @@ WHERE r.site = @site AND r.name = @name AND r.revision < @revision AND r.action 
   AND (r.body_hash, r.run_hash, r.enabled) IS DISTINCT FROM (c.body_hash, c.run_hash, c.enabled)
 ORDER BY r.revision DESC LIMIT 1;
 
--- name: RecordSnapshot :execrows
-INSERT INTO snapshots (site, name, revision, delivery_id, epoch) VALUES (@site, @name, @revision, @delivery_id, @epoch)
+-- With what the trigger would look up for each. It gives of each delivery whether its revision is
+-- the deployed one by this, and its durability: an asynchronous one needs no standby.
+-- name: RecordSnapshots :many
+WITH r AS MATERIALIZED (
+    SELECT k.delivery_id, x.name, x.revision, x.era, x.action, x.body_hash, x.run_hash, x.enabled, x.durability
+    FROM (SELECT unnest(@names::text[]) AS name, unnest(@revisions::bigint[]) AS revision, unnest(@delivery_ids::text[]) AS delivery_id) k
+    JOIN LATERAL (SELECT x.* FROM revisions x WHERE x.site = @site AND x.name = k.name AND x.revision = k.revision OFFSET 0) x ON true),
+recorded AS (
+INSERT INTO snapshots (site, name, revision, delivery_id, epoch, era, action, body_hash, run_hash, enabled)
+SELECT @site, r.name, r.revision, r.delivery_id, @epoch, r.era, r.action, r.body_hash, r.run_hash, r.enabled FROM r
 ON CONFLICT (site, name) DO UPDATE SET revision = excluded.revision, delivery_id = excluded.delivery_id,
-    epoch = excluded.epoch, recorded_at = now()
-WHERE snapshots.revision < excluded.revision;
+    epoch = excluded.epoch, recorded_at = now(), era = excluded.era, action = excluded.action, body_hash = excluded.body_hash,
+    run_hash = excluded.run_hash, enabled = excluded.enabled
+WHERE snapshots.revision < excluded.revision
+RETURNING snapshots.name)
+SELECT r.delivery_id::text AS delivery_id, r.durability, (r.name IN (SELECT recorded.name FROM recorded))::boolean AS risen FROM r;
 
 -- What was never deployed has a snapshot of number 0.
 -- name: RevisionsOfNames :many

@@ -28,11 +28,8 @@ func (s *Store) BeginReconcile(ctx context.Context, in fleet.ReconcileStart) (fl
 		if err != nil {
 			return postgres.Failed("read the node", err)
 		}
-		if err := q.ServeOperations(ctx, db.ServeOperationsParams{Subject: subject, Run: in.Run, Build: in.Build}); err != nil {
-			return postgres.Failed("serve operations", err)
-		}
-		if err := q.TakeOutbox(ctx, subject); err != nil {
-			return postgres.Failed("take the outbox", err)
+		if err := postgres.Serve(ctx, q, postgres.Server{Run: in.Run, Build: in.Build}, subject); err != nil {
+			return err
 		}
 		if out.By, err = q.Now(ctx); err != nil {
 			return postgres.Failed("read the clock", err)

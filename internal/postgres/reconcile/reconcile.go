@@ -109,10 +109,9 @@ func (s *Store) Owe(ctx context.Context, node fleet.NodeName, name fleet.Instanc
 }
 
 func oweAgain(ctx context.Context, q *db.Queries, node fleet.NodeName, r *db.Revision) error {
-	p := db.UpsertOwedParams{
-		Site: r.Site, Name: r.Name, Node: string(node), Revision: r.Revision, Action: r.Action, Due: true, Reason: "reconcile",
-	}
-	return postgres.Failed("write what is owed", q.UpsertOwed(ctx, p))
+	owe := deliveries.Owing{Site: r.Site, Node: string(node), Due: true}
+	owe.Add(r.Name, r.Revision, r.Action, "reconcile")
+	return owe.Write(ctx, q)
 }
 
 // SettleAgain takes back the word that the active did not apply the revision that was

@@ -1,0 +1,27 @@
+package nodes
+
+import (
+	"context"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/db"
+)
+
+// HeldRows are what one node holds of some instances.
+type HeldRows db.UpsertHeldParams
+
+// Add adds what it holds of one.
+func (r *HeldRows) Add(i fleet.NodeInstance) {
+	h := i.Held
+	r.Names, r.Eras, r.Revisions = append(r.Names, string(i.Instance)), append(r.Eras, h.Era), append(r.Revisions, h.Version.Revision)
+	r.Hashes, r.Enabled = append(r.Hashes, postgres.HashBytes(h.Content.Hash)), append(r.Enabled, h.Enabled)
+	r.Deleted, r.Running = append(r.Deleted, h.Action == fleet.ActionDelete), append(r.Running, h.Running)
+	r.HighEras, r.HighRevisions = append(r.HighEras, h.HighWater.Era), append(r.HighRevisions, h.HighWater.Revision)
+	r.Reasons = append(r.Reasons, i.Reason)
+}
+
+// Write writes it where nothing newer is known.
+func (r HeldRows) Write(ctx context.Context, q *db.Queries) error {
+	return postgres.Failed("record what the node holds", q.UpsertHeld(ctx, db.UpsertHeldParams(r)))
+}
