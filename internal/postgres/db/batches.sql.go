@@ -466,6 +466,31 @@ func (q *Queries) HoldFleetRun(ctx context.Context, arg HoldFleetRunParams) (Hol
 	return i, err
 }
 
+const holdOperations = `-- name: HoldOperations :exec
+SELECT 1 FROM operations WHERE subject = ANY($1::text[]) AND state = 'running' ORDER BY id FOR UPDATE
+`
+
+// A cancel writes an operation without the lock of its subject: who updates by place holds the rows first.
+func (q *Queries) HoldOperations(ctx context.Context, subjects []string) error {
+	_, err := q.db.Exec(ctx, holdOperations, subjects)
+	return err
+}
+
+const holdTargets = `-- name: HoldTargets :exec
+SELECT 1 FROM delivery_nodes WHERE delivery_id = ANY($1::text[]) AND node = $2 ORDER BY delivery_id FOR UPDATE
+`
+
+type HoldTargetsParams struct {
+	Ids  []string
+	Node string
+}
+
+// Progress writes a target without the lock of its subject: who updates by place holds the rows first.
+func (q *Queries) HoldTargets(ctx context.Context, arg HoldTargetsParams) error {
+	_, err := q.db.Exec(ctx, holdTargets, arg.Ids, arg.Node)
+	return err
+}
+
 const inOpenBatch = `-- name: InOpenBatch :one
 SELECT EXISTS (SELECT 1 FROM deliveries d JOIN batches b ON b.id = d.batch_id
                WHERE d.site = $1 AND d.name = $2 AND d.state = 'open' AND d.batch_id <> '' AND b.state = 'open')
@@ -784,7 +809,8 @@ type LockKeysParams struct {
 // delivery is a set of one (docs/adr/0009). The arrays of a statement are as long as the set, and
 // each row is looked up by its whole key, also in a plan that was made while the tables were empty:
 // LATERAL with OFFSET 0, or for what is changed a look at its place (ctid). An update by place skips
-// a row that another transaction changes meanwhile: nobody else writes these rows without the lock. A state that is
+// a row that another transaction changes meanwhile: nobody else writes these rows without the lock, or
+// they are held first. A state that is
 // only looked at in such rows is a parameter: written out, it would offer a partial index, which
 // a planner that knows of no rows in that state takes instead of the key.
 func (q *Queries) LockKeys(ctx context.Context, arg LockKeysParams) error {

@@ -166,6 +166,9 @@ func (r *batchRelease) insertDeliveries(ctx context.Context) error {
 	if err := rows.write(ctx, r.q, spared(r.in.TTL), told); err != nil {
 		return err
 	}
+	if err := r.q.HoldOperations(ctx, a.Subjects); err != nil {
+		return postgres.Failed("hold the operations", err)
+	}
 	return postgres.Failed("attach the deliveries", r.q.AttachDeliveries(ctx, a))
 }
 
@@ -181,6 +184,9 @@ func (e *endings) add(subject string, how postgres.Ending) {
 func (e endings) write(ctx context.Context, q *db.Queries) error {
 	if len(e.Subjects) == 0 {
 		return nil
+	}
+	if err := q.HoldOperations(ctx, e.Subjects); err != nil {
+		return postgres.Failed("hold the operations", err)
 	}
 	e.Running = string(fleet.OperationRunning)
 	return postgres.Failed("end operations", q.EndOperationsMany(ctx, db.EndOperationsManyParams(e)))

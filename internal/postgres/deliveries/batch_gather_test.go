@@ -187,3 +187,36 @@ func TestGatherBatch(t *testing.T) {
 		require.Len(t, got.Left, 1)
 	})
 }
+
+// N97, X25: a row of an operation or a target that somebody else changes just now is waited for, not left out.
+func TestBatchWaitsForRows(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	names := b.instances(3)
+	for _, name := range names {
+		b.Put(`{"a":1}`, stores.Named(string(name)))
+	}
+	id := batchID(1)
+	require.Equal(t, 3, b.gather(id).Claimed)
+	// while runs a step that has to wait for a change that is not committed yet.
+	while := func(change string, step func() error) {
+		t.Helper()
+		tx, err := b.Raw.Begin(t.Context())
+		require.NoError(t, err)
+		tag, err := tx.Exec(t.Context(), change)
+		require.NoError(t, err)
+		require.EqualValues(t, 3, tag.RowsAffected())
+		done := make(chan error, 1)
+		go func() { done <- step() }()
+		b.WaitsForLock(1)
+		require.NoError(t, tx.Commit(t.Context()))
+		require.NoError(t, <-done)
+	}
+	require.NotNil(t, b.tell(id, nodeA))
+	items := b.items(id, nodeA)
+	while("UPDATE delivery_nodes SET fetched = 1 WHERE node = 'plant-a'", func() error { return b.RecordBatch(t.Context(), id, nodeA, takenAll(items)) })
+	require.EqualValues(t, 3, stores.Scan[int64](b, "SELECT count(*) FROM delivery_nodes WHERE node = 'plant-a' AND state = 'applied'"))
+	b.apply(id, nodeB)
+	while("UPDATE operations SET cancel_requested = true WHERE state = 'running'", func() error { _, err := b.EndBatch(t.Context(), id); return err })
+	require.EqualValues(t, 3, stores.Scan[int64](b, "SELECT count(*) FROM operations WHERE state = 'succeeded'"))
+}

@@ -120,8 +120,8 @@ func missAll(ctx context.Context, q *db.Queries, node fleet.NodeName, ids []stri
 		p.Reasons = append(p.Reasons, string(fleet.Unavailable))
 		p.Messages = append(p.Messages, "the node is not enrolled: make a join token and start the node with it")
 	}
-	_, err := q.RecordTargets(ctx, p)
-	return postgres.Failed("record the targets", err)
+	_, err := recordTargets(ctx, q, p)
+	return err
 }
 
 // tellNode marks what the node is notified of, which is exactly what it can fetch.

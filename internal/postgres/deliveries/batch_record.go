@@ -184,8 +184,17 @@ func (w *batchWork) miss(ctx context.Context, node fleet.NodeName, results []sai
 		p.Reasons, p.Messages = append(p.Reasons, string(reason)), append(p.Messages, bounded(r.Message))
 		p.Fetched = append(p.Fetched, r.Fetched)
 	}
-	_, err := w.q.RecordTargets(ctx, p)
-	return postgres.Failed("record the targets", err)
+	_, err := recordTargets(ctx, w.q, p)
+	return err
+}
+
+// recordTargets gives the deliveries whose target changed by it.
+func recordTargets(ctx context.Context, q *db.Queries, p db.RecordTargetsParams) (recorded []string, err error) {
+	if err := q.HoldTargets(ctx, db.HoldTargetsParams{Ids: p.Ids, Node: p.Node}); err != nil {
+		return nil, postgres.Failed("hold the targets", err)
+	}
+	recorded, err = q.RecordTargets(ctx, p)
+	return recorded, postgres.Failed("record the targets", err)
 }
 
 // record is what walk.record does, for all at once.
@@ -195,9 +204,9 @@ func (w *batchWork) record(ctx context.Context, node fleet.NodeName, results []s
 		p.Ids, p.States, p.Already = append(p.Ids, r.d.ID), append(p.States, string(fleet.TargetApplied)), append(p.Already, r.Already)
 		p.Reasons, p.Messages, p.Fetched = append(p.Reasons, ""), append(p.Messages, ""), append(p.Fetched, r.Fetched)
 	}
-	recorded, err := w.q.RecordTargets(ctx, p)
+	recorded, err := recordTargets(ctx, w.q, p)
 	if err != nil {
-		return postgres.Failed("record the targets", err)
+		return err
 	}
 	if err := w.confirm(ctx, node, results); err != nil {
 		return err

@@ -2,7 +2,8 @@
 -- delivery is a set of one (docs/adr/0009). The arrays of a statement are as long as the set, and
 -- each row is looked up by its whole key, also in a plan that was made while the tables were empty:
 -- LATERAL with OFFSET 0, or for what is changed a look at its place (ctid). An update by place skips
--- a row that another transaction changes meanwhile: nobody else writes these rows without the lock. A state that is
+-- a row that another transaction changes meanwhile: nobody else writes these rows without the lock, or
+-- they are held first. A state that is
 -- only looked at in such rows is a parameter: written out, it would offer a partial index, which
 -- a planner that knows of no rows in that state takes instead of the key.
 
@@ -75,6 +76,10 @@ SET spec = k.spec, generation = k.generation, syncing = @syncing, resource_versi
 FROM (SELECT k.*, a.seq, unnest(ARRAY(SELECT x.ctid FROM objects x WHERE x.kind = 'instance' AND x.scope = @site AND x.name = k.name)) AS place
       FROM appended a JOIN k ON k.name = a.name OFFSET 0) k
 WHERE o.ctid = k.place;
+
+-- A cancel writes an operation without the lock of its subject: who updates by place holds the rows first.
+-- name: HoldOperations :exec
+SELECT 1 FROM operations WHERE subject = ANY(@subjects::text[]) AND state = 'running' ORDER BY id FOR UPDATE;
 
 -- name: EndOperationsMany :exec
 WITH ended AS (
@@ -159,6 +164,10 @@ WHERE d.batch_id = @batch_id AND d.batch_id <> '' AND d.state = @open::text AND 
 SELECT DISTINCT r.body_hash, r.size FROM snapshot_tickets t
 JOIN LATERAL (SELECT x.body_hash, x.size FROM revisions x WHERE x.site = t.site AND x.name = t.name AND x.revision = t.revision OFFSET 0) r ON true
 WHERE t.site = @site AND t.node = @node AND t.expires_at > now() AND r.body_hash = ANY(@hashes::bytea[]);
+
+-- Progress writes a target without the lock of its subject: who updates by place holds the rows first.
+-- name: HoldTargets :exec
+SELECT 1 FROM delivery_nodes WHERE delivery_id = ANY(@ids::text[]) AND node = @node ORDER BY delivery_id FOR UPDATE;
 
 -- name: RecordTargets :many
 UPDATE delivery_nodes t SET state = k.state, already = k.already, reason = k.reason, message = k.message,
