@@ -15,6 +15,8 @@ import (
 
 // Store is the region's database. It is safe for concurrent use and keeps no state but bodies
 // that it has just written, which never change.
+//
+// The exported fields are for the areas: statements outside a transaction, the region's name, and the bodies of the moment.
 type Store struct {
 	Pool   *pgxpool.Pool
 	Q      *db.Queries
