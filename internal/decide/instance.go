@@ -135,14 +135,16 @@ func leaseMoved(c instanceCase) bool {
 // inBatch: the run that serves the batch ends the delivery (N98).
 func inBatch(c instanceCase) bool { return open(c) && c.seen.Open.Batch != "" }
 
-// activeNext: the active has not been notified yet, or its failure may pass.
-func activeNext(c instanceCase) bool { return open(c) && again(c, c.seen.Open.Active()) }
+// activeNext: the active has not been notified yet, or its failure may pass. If its answer was lost, it is asked first.
+func activeNext(c instanceCase) bool {
+	return open(c) && !lost(c.seen.Open.Active()) && MayNotify(c.seen.Open.Active(), c.run.tries())
+}
 
-// again: a node that has just released its lease reports so before the region's record shows it. By the next
-// attempt the record may name another node.
-func again(c instanceCase, t fleet.TargetSeen) bool {
-	return t.State == fleet.TargetWaiting ||
-		t.State == fleet.TargetFailed && brief(t) && t.Tries < c.run.tries()
+// MayNotify reports whether a node may be notified of a delivery, for the first time or again: it has not answered,
+// its answer was lost (then it reports what it holds), or its failure may pass. A node that has just released its lease
+// reports so before the region's record shows it. By the next attempt the record may name another node.
+func MayNotify(t fleet.TargetSeen, tries int) bool {
+	return t.State == fleet.TargetWaiting || t.Tries < tries && (lost(t) || t.State == fleet.TargetFailed && brief(t))
 }
 
 // brief failures may pass by themselves: communication, or a lease that is about to be renewed or moved, so node
@@ -162,14 +164,13 @@ func lost(t fleet.TargetSeen) bool {
 
 func standbyNext(c instanceCase) bool { return nextStandby(c).Node != "" }
 
-// nextStandby is the first standby that must still be notified. One whose answer was lost is notified again: that
-// is safe, since it then reports what it holds.
+// nextStandby is the first standby that must still be notified.
 func nextStandby(c instanceCase) fleet.TargetSeen {
 	if !open(c) || c.seen.Open.Active().State != fleet.TargetApplied {
 		return fleet.TargetSeen{}
 	}
 	for _, t := range c.seen.Open.Targets {
-		if t.Role != fleet.RoleActive && (again(c, t) || lost(t) && t.Tries < c.run.tries()) {
+		if t.Role != fleet.RoleActive && MayNotify(t, c.run.tries()) {
 			return t
 		}
 	}

@@ -575,22 +575,20 @@ func (q *Queries) InsertWholeBodies(ctx context.Context, arg InsertWholeBodiesPa
 
 const itemsToTell = `-- name: ItemsToTell :many
 SELECT d.id, d.name, t.notice, (d.phase = 'persisted')::boolean AS first,
-       (d.state = 'open' AND t.tries < $1::int
-        AND (t.state IN ('waiting', 'notified', 'unknown') OR t.state = 'failed' AND (t.reason = 'communication'
-             OR t.reason = 'stale' AND NOT EXISTS (
-                 SELECT 1 FROM node_held h WHERE h.site = d.site AND h.name = d.name AND h.node = t.node
-                 AND refuses(h.high_era, h.high_revision, r.era, d.revision) OFFSET 0)))
-        AND (d.node = $2 OR EXISTS (
-            SELECT 1 FROM delivery_nodes a WHERE a.delivery_id = d.id AND a.node = d.node AND a.state IN ('applied', 'staged') OFFSET 0)))::boolean AS tell,
+       (d.state = 'open')::boolean AS open, t.state, t.tries, t.reason,
+       (t.reason = 'stale' AND EXISTS (
+           SELECT 1 FROM node_held h WHERE h.site = d.site AND h.name = d.name AND h.node = t.node
+           AND refuses(h.high_era, h.high_revision, r.era, d.revision) OFFSET 0))::boolean AS ahead,
+       (d.node = $1 OR EXISTS (
+           SELECT 1 FROM delivery_nodes a WHERE a.delivery_id = d.id AND a.node = d.node AND a.state IN ('applied', 'staged') OFFSET 0))::boolean AS turn,
        r.era, r.revision, r.action, r.body_hash, r.run_hash, r.enabled
 FROM deliveries d
-JOIN LATERAL (SELECT t.delivery_id, t.node, t.role, t.state, t.already, t.tries, t.fetched, t.total, t.reason, t.message, t.updated_at, t.notice FROM delivery_nodes t WHERE t.delivery_id = d.id AND t.node = $2 OFFSET 0) t ON true
+JOIN LATERAL (SELECT t.delivery_id, t.node, t.role, t.state, t.already, t.tries, t.fetched, t.total, t.reason, t.message, t.updated_at, t.notice FROM delivery_nodes t WHERE t.delivery_id = d.id AND t.node = $1 OFFSET 0) t ON true
 JOIN LATERAL (SELECT x.site, x.name, x.revision, x.era, x.action, x.content_kind, x.body_hash, x.size, x.run, x.run_hash, x.enabled, x.durability, x.generation, x.spec, x.created_by, x.reason, x.created_at FROM revisions x WHERE x.site = d.site AND x.name = d.name AND x.revision = d.revision OFFSET 0) r ON true
-WHERE d.batch_id = $3 AND d.batch_id <> ''
+WHERE d.batch_id = $2 AND d.batch_id <> ''
 `
 
 type ItemsToTellParams struct {
-	Tries   int32
 	Node    string
 	BatchID string
 }
@@ -600,7 +598,12 @@ type ItemsToTellRow struct {
 	Name     string
 	Notice   int64
 	First    bool
-	Tell     bool
+	Open     bool
+	State    string
+	Tries    int32
+	Reason   string
+	Ahead    bool
+	Turn     bool
 	Era      int64
 	Revision int64
 	Action   string
@@ -609,11 +612,11 @@ type ItemsToTellRow struct {
 	Enabled  bool
 }
 
-// What a node is to be told: it has not said what it made of it, could not be reached, or had
-// another word on who holds the lease, which is on its way then; a standby only what the active has. Beside each, the notify that named it last, and what it
-// will be handed.
+// What a batch has for a node, by which decide.MayNotify says whether the node is notified of it: how the node answered
+// so far, whether it refuses the revision for ever, and whether the active has it. Beside each, the notify that named it
+// last, and what the node will be handed.
 func (q *Queries) ItemsToTell(ctx context.Context, arg ItemsToTellParams) ([]ItemsToTellRow, error) {
-	rows, err := q.db.Query(ctx, itemsToTell, arg.Tries, arg.Node, arg.BatchID)
+	rows, err := q.db.Query(ctx, itemsToTell, arg.Node, arg.BatchID)
 	if err != nil {
 		return nil, err
 	}
@@ -626,7 +629,12 @@ func (q *Queries) ItemsToTell(ctx context.Context, arg ItemsToTellParams) ([]Ite
 			&i.Name,
 			&i.Notice,
 			&i.First,
-			&i.Tell,
+			&i.Open,
+			&i.State,
+			&i.Tries,
+			&i.Reason,
+			&i.Ahead,
+			&i.Turn,
 			&i.Era,
 			&i.Revision,
 			&i.Action,

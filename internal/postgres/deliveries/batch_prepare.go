@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
@@ -61,12 +62,12 @@ type telling struct {
 
 func toTell(ctx context.Context, q *db.Queries, b db.Batch, in fleet.BatchPrepare) (telling, error) {
 	var out telling
-	rows, err := q.ItemsToTell(ctx, db.ItemsToTellParams{
-		Node: string(in.Node), BatchID: b.ID, Tries: int32(in.Tries), //nolint:gosec // a handful
-	})
+	rows, err := q.ItemsToTell(ctx, db.ItemsToTellParams{Node: string(in.Node), BatchID: b.ID})
 	for _, r := range rows {
 		out.last = max(out.last, r.Notice)
-		if r.Tell {
+		seen := fleet.TargetSeen{State: fleet.TargetState(r.State), Tries: int(r.Tries), Reason: fleet.Kind(r.Reason), Ahead: r.Ahead}
+		tell := r.Open && r.Turn && decide.MayNotify(seen, in.Tries)
+		if tell {
 			out.ids = append(out.ids, r.ID)
 			out.items = append(out.items, fleet.BatchItem{
 				DeploymentID: r.ID, Instance: fleet.InstanceName(r.Name),
@@ -75,7 +76,7 @@ func toTell(ctx context.Context, q *db.Queries, b db.Batch, in fleet.BatchPrepar
 				}),
 			})
 		}
-		if r.Tell && r.First {
+		if tell && r.First {
 			out.first = append(out.first, r.ID)
 		}
 	}

@@ -110,18 +110,17 @@ SELECT name FROM deliveries WHERE batch_id = @batch_id AND batch_id <> '' ORDER 
 -- name: DeliveriesOfBatch :many
 SELECT * FROM deliveries WHERE batch_id = @batch_id AND batch_id <> '' ORDER BY name;
 
--- What a node is to be told: it has not said what it made of it, could not be reached, or had
--- another word on who holds the lease, which is on its way then; a standby only what the active has. Beside each, the notify that named it last, and what it
--- will be handed.
+-- What a batch has for a node, by which decide.MayNotify says whether the node is notified of it: how the node answered
+-- so far, whether it refuses the revision for ever, and whether the active has it. Beside each, the notify that named it
+-- last, and what the node will be handed.
 -- name: ItemsToTell :many
 SELECT d.id, d.name, t.notice, (d.phase = 'persisted')::boolean AS first,
-       (d.state = 'open' AND t.tries < @tries::int
-        AND (t.state IN ('waiting', 'notified', 'unknown') OR t.state = 'failed' AND (t.reason = 'communication'
-             OR t.reason = 'stale' AND NOT EXISTS (
-                 SELECT 1 FROM node_held h WHERE h.site = d.site AND h.name = d.name AND h.node = t.node
-                 AND refuses(h.high_era, h.high_revision, r.era, d.revision) OFFSET 0)))
-        AND (d.node = @node OR EXISTS (
-            SELECT 1 FROM delivery_nodes a WHERE a.delivery_id = d.id AND a.node = d.node AND a.state IN ('applied', 'staged') OFFSET 0)))::boolean AS tell,
+       (d.state = 'open')::boolean AS open, t.state, t.tries, t.reason,
+       (t.reason = 'stale' AND EXISTS (
+           SELECT 1 FROM node_held h WHERE h.site = d.site AND h.name = d.name AND h.node = t.node
+           AND refuses(h.high_era, h.high_revision, r.era, d.revision) OFFSET 0))::boolean AS ahead,
+       (d.node = @node OR EXISTS (
+           SELECT 1 FROM delivery_nodes a WHERE a.delivery_id = d.id AND a.node = d.node AND a.state IN ('applied', 'staged') OFFSET 0))::boolean AS turn,
        r.era, r.revision, r.action, r.body_hash, r.run_hash, r.enabled
 FROM deliveries d
 JOIN LATERAL (SELECT t.* FROM delivery_nodes t WHERE t.delivery_id = d.id AND t.node = @node OFFSET 0) t ON true
