@@ -27,7 +27,7 @@ type news struct {
 
 	mu    sync.Mutex
 	bytes map[string]DeliveryProgress
-	told  []fleet.NodeInstance // sent in other calls since the last report
+	sent  []fleet.NodeInstance // in other calls since the last report
 	// Of batches under way: how many of them report a name in their results.
 	telling map[fleet.InstanceName]int
 }
@@ -42,7 +42,7 @@ func (n *news) changed(fleet.InstanceName) { poke.Once(n.wake) }
 func (n *news) tell(held []fleet.NodeInstance) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.told = append(n.told, held...)
+	n.sent = append(n.sent, held...)
 }
 
 // tells leaves names to the results of a batch, until the returned function is called.
@@ -69,13 +69,13 @@ func (n *news) left() map[fleet.InstanceName]int {
 
 // heard adds that to what was reported. If it is older than a report, the next report repeats something, but
 // never omits anything.
-func (n *news) heard(told map[fleet.InstanceName]fleet.NodeInstance) {
+func (n *news) heard(sent map[fleet.InstanceName]fleet.NodeInstance) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, in := range n.told {
-		told[in.Instance] = in
+	for _, in := range n.sent {
+		sent[in.Instance] = in
 	}
-	n.told = nil
+	n.sent = nil
 }
 
 func (n *news) fetched(deployment string, done, total int64) {
@@ -170,7 +170,7 @@ func (a *Agent) report(ctx context.Context) error {
 	every := orDefault(a.opt.ReportEvery, 2*time.Second)
 	look := time.NewTicker(lookEvery * every)
 	defer look.Stop()
-	told := map[fleet.InstanceName]fleet.NodeInstance{}
+	sent := map[fleet.InstanceName]fleet.NodeInstance{}
 	alive := false
 	for {
 		ticked := false
@@ -186,7 +186,7 @@ func (a *Agent) report(ctx context.Context) error {
 			return err
 		}
 		a.letCompare(ctx, 2*every)
-		if err := a.sendReport(ctx, told, &alive); err != nil && ctx.Err() == nil {
+		if err := a.sendReport(ctx, sent, &alive); err != nil && ctx.Err() == nil {
 			a.opt.Log.Warn("report to the region", "err", err)
 			poke.Once(a.news.wake)
 		}
@@ -210,10 +210,10 @@ func (a *Agent) letCompare(ctx context.Context, most time.Duration) {
 }
 
 // sendReport sends only what differs from earlier reports. With alive set it sends a report in any case.
-func (a *Agent) sendReport(ctx context.Context, told map[fleet.InstanceName]fleet.NodeInstance, alive *bool) error {
+func (a *Agent) sendReport(ctx context.Context, sent map[fleet.InstanceName]fleet.NodeInstance, alive *bool) error {
 	progress := a.news.take()
 	left := a.news.left() // before the rest: it covers a batch that ends in between
-	a.news.heard(told)
+	a.news.heard(sent)
 	all, err := a.Applier.Instances(ctx)
 	if err != nil {
 		a.news.back(progress)
@@ -221,7 +221,7 @@ func (a *Agent) sendReport(ctx context.Context, told map[fleet.InstanceName]flee
 	}
 	changed := make([]fleet.NodeInstance, 0, len(all))
 	for _, in := range all {
-		if before, ok := told[in.Instance]; left[in.Instance] == 0 && (!ok || before != in) {
+		if before, ok := sent[in.Instance]; left[in.Instance] == 0 && (!ok || before != in) {
 			changed = append(changed, in)
 		}
 	}
@@ -241,7 +241,7 @@ func (a *Agent) sendReport(ctx context.Context, told map[fleet.InstanceName]flee
 			return err
 		}
 		for _, in := range page {
-			told[in.Instance] = in
+			sent[in.Instance] = in
 		}
 		*alive = false
 		progress = []DeliveryProgress{}
