@@ -264,6 +264,18 @@ func (s *stack) attackTellPaused(t *testing.T) {
 		}
 		return err
 	})
+	from := int64(0)
+	waitFor(t, "no report of it is on its way any more: it goes with the first renewal", func(context.Context) error {
+		of := votefile.State{Site: site, Node: fleet.NodeName(was.holder)}
+		state, err := votefile.Load(filepath.Join(s.data, "nodes", string(was.holder), votefile.Name), of, votefile.Enrolled)
+		if from == 0 {
+			from = state.Record.Counter
+		}
+		if err == nil && state.Record.Counter < from+3 {
+			err = errNotYet
+		}
+		return err
+	})
 	ranOut = pause()
 	_, err = s.api.PutSite(t.Context(), site, both, api.Mutation{})
 	require.NoError(t, err)
