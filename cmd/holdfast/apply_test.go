@@ -74,6 +74,22 @@ func TestApply(t *testing.T) {
 			`"run":{"command":["/usr/bin/press"]}}`, r.last().body)
 	})
 
+	t.Run("sends nothing that is empty", func(t *testing.T) {
+		t.Parallel()
+		r := newRegion(t)
+		s := newShell(t, r)
+		for name, of := range map[string]string{
+			"instances":   "kind: Instance\nsite: plant-1\nname: a\nspec: {config: {a: 1}, configFile: '', artifactFile: '', reason: ''}",
+			"deployments": "kind: Deployment\nname: a\nspec: {command: [x], health: {type: none}, files: [{path: f, content: c, contentFile: ''}], reason: ''}",
+			"fleets":      "kind: Fleet\nname: a\nspec: {change: {patch: {a: 1}}, selector: {sites: [plant-1]}, waves: [{percent: 100}], reason: ''}",
+		} {
+			s.ok("apply", "-f", write(t, name+".yaml", of), "--deploy=false", "--reason", "ticket 1")
+			require.Contains(t, r.last().body, `"reason":"ticket 1"`, name)
+			require.Equal(t, 1, strings.Count(r.last().body, `"reason"`), name)
+			require.NotContains(t, r.last().body, "File\"", name)
+		}
+	})
+
 	t.Run("leaves JSON to the region as it is, doubled keys too", func(t *testing.T) {
 		t.Parallel()
 		r := newRegion(t)

@@ -136,6 +136,10 @@ func (m *manifest) checkFleet() error {
 	if put.Project != "" || put.Labels != nil {
 		return errBeside
 	}
+	var err error // without what is empty
+	if m.Spec, err = json.Marshal(put); err != nil {
+		return inSpec(err)
+	}
 	return inSpec(declare.CheckFleet(put))
 }
 
@@ -160,10 +164,7 @@ func (m *manifest) readFiles() error {
 			return err
 		}
 	}
-	if in.ConfigFile == "" && in.ArtifactFile == "" {
-		return nil
-	}
-	var err error
+	var err error // in the region's format, without what is empty
 	m.Spec, err = json.Marshal(in.InstancePut)
 	return err
 }

@@ -27,7 +27,6 @@ func (m *manifest) checkDeployment() error {
 // readContents replaces contentFile with content.
 func (m *manifest) readContents() error {
 	in := &m.deployed
-	named := false
 	for i, f := range in.Files {
 		if f.ContentFile != "" {
 			if f.Content != "" {
@@ -40,12 +39,9 @@ func (m *manifest) readContents() error {
 			if !utf8.Valid(data) {
 				return errors.New("contentFile: " + f.ContentFile + " is not a text file")
 			}
-			f.Content, named = string(data), true
+			f.Content = string(data)
 		}
 		in.DeploymentPut.Files = append(in.DeploymentPut.Files, f.DeploymentFile)
-	}
-	if !named {
-		return nil
 	}
 	var err error
 	m.Spec, err = json.Marshal(in.DeploymentPut)
