@@ -220,7 +220,8 @@ func (a *temporalWriter) replaysMoves(t *testing.T) {
 	const site = "plant-1"
 	for _, node := range pair(site) { // one may take the lease by itself, before its task is there
 		for _, kind := range []string{"HandOver", "TakeOver"} {
-			for a.recorded(t, "site."+site, node, kind) == nil {
+			for moves := 0; a.recorded(t, "site."+site, node, kind) == nil; moves++ {
+				require.Less(t, moves, 10, "%s carries out no %s", node, kind)
 				a.failover(t, site, a.standby(t, site))
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/durable"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
@@ -67,11 +68,7 @@ func (s *savedPlan) save(name string) error {
 	if err != nil {
 		return fmt.Errorf("write the plan: %w", err)
 	}
-	partly := name + ".part"
-	if err := os.WriteFile(partly, data, 0o600); err != nil {
-		return fmt.Errorf("write the plan: %w", err)
-	}
-	if err := os.Rename(partly, name); err != nil {
+	if err := durable.WriteFile(name, data); err != nil {
 		return fmt.Errorf("write the plan: %w", err)
 	}
 	return nil

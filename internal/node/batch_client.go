@@ -32,7 +32,7 @@ func (c *batchClient) items(ctx context.Context) ([]fleet.BatchItem, error) {
 	var out struct {
 		Items []fleet.BatchItem `json:"items"`
 	}
-	most := int64(c.cmd.Count) * (maxItemBytes + int64(base64.StdEncoding.EncodedLen(maxRunBytes)))
+	most := int64(c.cmd.Count) * (maxItemBytes + int64(base64.StdEncoding.EncodedLen(fleet.MaxRun)))
 	err := c.fetcher.retry(ctx, c.request(), "batch items", func(ctx context.Context, tick func()) (bool, error) {
 		return false, c.call(ctx, http.MethodGet, "items", nil, func(resp *http.Response) error {
 			body, done, err := plainBody(resp)

@@ -32,7 +32,6 @@ const (
 
 	defaultReadIdle = 10 * time.Second
 
-	maxRunBytes = 64 << 10
 	// maxWindow bounds the memory of a zstd decoder.
 	maxWindow = 8 << 20
 )
@@ -242,12 +241,12 @@ func (f *Fetcher) small(ctx context.Context, req FetchRequest, tick func()) (bod
 	if resp.StatusCode != http.StatusOK {
 		return nil, refusal(resp.StatusCode)
 	}
-	body, err = io.ReadAll(io.LimitReader(stall.watch(resp.Body, tick), maxRunBytes+1))
+	body, err = io.ReadAll(io.LimitReader(stall.watch(resp.Body, tick), fleet.MaxRun+1))
 	if err != nil {
 		return nil, again("read run section: %w", stall.explain(err))
 	}
-	if len(body) > maxRunBytes {
-		return nil, fleet.Errorf(fleet.HashMismatch, "the run section is longer than %d bytes", maxRunBytes)
+	if len(body) > fleet.MaxRun {
+		return nil, fleet.Errorf(fleet.HashMismatch, "the run section is longer than %d bytes", fleet.MaxRun)
 	}
 	return body, nil
 }

@@ -539,7 +539,7 @@ func TestFetchRun(t *testing.T) {
 		{"a run section", testRun, "", hashOf([]byte(testRun))},
 		{"another one than announced", testRun, fleet.HashMismatch, hashOf([]byte("x"))},
 		{"one that cannot be carried out", `{"command":[]}`, fleet.Invalid, hashOf([]byte(`{"command":[]}`))},
-		{"one that is too long", strings.Repeat(" ", maxRunBytes) + testRun, fleet.HashMismatch, hashOf([]byte(testRun))},
+		{"one that is too long", strings.Repeat(" ", fleet.MaxRun) + testRun, fleet.HashMismatch, hashOf([]byte(testRun))},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
