@@ -385,7 +385,8 @@ func (k *Keeper) decidedAlone(now lease.Instant) int64 {
 	if t, holds := k.candidate.Holding(now); holds {
 		return t.Epoch
 	}
-	if r := k.voter.Record(); !alone && !r.Lost && r.Holder != k.seat.peer.Node {
+	r := k.voter.Record()
+	if own := r.Holder == k.opt.Node || r.Holder == "" && r.PromisedTo == k.opt.Node; own && !alone && !r.Lost {
 		return r.Epoch
 	}
 	return 0

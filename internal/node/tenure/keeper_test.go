@@ -434,23 +434,27 @@ func TestKeeper(t *testing.T) {
 			require.False(t, k.MayRun())
 		}
 	})
-	t.Run("one to whose peer the lease belongs tells nothing", func(t *testing.T) {
-		t.Parallel()
-		k := newKept(t)
-		require.NoError(t, votefile.Save(filepath.Join(k.dir, votefile.Name), votefile.State{
-			Site: site, Node: nodeA, Record: lease.Record{Promised: 5, PromisedTo: nodeB, Holder: nodeB, Epoch: 5, Counter: 9, TTL: shortTTL},
-		}))
-		asked := 0
-		k.region.vote = func(_ lease.Call, q lease.Request) lease.Answer {
-			asked++
-			return lease.Answer{Voter: lease.Region, Reason: lease.Lost, Nonce: q.Nonce}
-		}
-		k.start().tell(alone, other)
-		k.eventually("it asks", func() bool { k.region.mu.Lock(); defer k.region.mu.Unlock(); return asked > 3 })
-		k.region.mu.Lock()
-		defer k.region.mu.Unlock()
-		require.Zero(t, k.region.told)
-	})
+	for name, record := range map[string]lease.Record{
+		"its peer's":                    {Promised: 5, PromisedTo: nodeB, Holder: nodeB, Epoch: 5, Counter: 9, TTL: shortTTL},
+		"that of a node that was there": {Promised: 5, PromisedTo: "plant-1-c", Holder: "plant-1-c", Epoch: 5, Counter: 9, TTL: shortTTL},
+		"released by another":           {Promised: 5, PromisedTo: "plant-1-c", Epoch: 5, Counter: 9, TTL: shortTTL},
+	} {
+		t.Run("one whose last lease is "+name+" tells nothing", func(t *testing.T) {
+			t.Parallel()
+			k := newKept(t)
+			require.NoError(t, votefile.Save(filepath.Join(k.dir, votefile.Name), votefile.State{Site: site, Node: nodeA, Record: record}))
+			asked := 0
+			k.region.vote = func(_ lease.Call, q lease.Request) lease.Answer {
+				asked++
+				return lease.Answer{Voter: lease.Region, Reason: lease.Lost, Nonce: q.Nonce}
+			}
+			k.start().tell(alone, other)
+			k.eventually("it asks", func() bool { k.region.mu.Lock(); defer k.region.mu.Unlock(); return asked > 3 })
+			k.region.mu.Lock()
+			defer k.region.mu.Unlock()
+			require.Zero(t, k.region.told)
+		})
+	}
 	t.Run("one of two alone gets nothing, and says who answered what", func(t *testing.T) {
 		t.Parallel()
 		k := newKept(t).start()
