@@ -197,7 +197,7 @@ func TestReleaseAgain(t *testing.T) {
 	})
 }
 
-// Whether a node holds what is deployed has one answer: the queries give the one of decide.Applied.
+// Whether a node holds what is deployed, and whether it refuses it, has one answer: the queries give that of the decisions.
 func TestHoldsIsApplied(t *testing.T) {
 	t.Parallel()
 	b := stores.Bare(t)
@@ -214,5 +214,7 @@ func TestHoldsIsApplied(t *testing.T) {
 		answer := stores.Scan[bool](b, "SELECT holds($1, $2, $3, $4, $5, $6)", held.Version.Era, held.Version.Revision, stored(held.Content.Hash),
 			want.Version.Era, want.Version.Revision, stored(want.Content.Hash))
 		require.Equal(rt, decide.Applied(fleet.Held{Revision: held, Known: true}, want), answer)
+		refuses := stores.Scan[bool](b, "SELECT refuses($1, $2, $3, $4)", held.Version.Era, held.Version.Revision, want.Version.Era, want.Version.Revision)
+		require.Equal(rt, held.Version.Newer(want.Version), refuses)
 	})
 }
