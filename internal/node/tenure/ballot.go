@@ -164,6 +164,7 @@ func (k *Keeper) carry(c lease.Candidate, acts []lease.Action, now lease.Instant
 			return
 		}
 	}
+	before := k.candidate.Claim().Epoch
 	k.candidate = c
 	for _, a := range acts {
 		switch a.Do {
@@ -179,7 +180,11 @@ func (k *Keeper) carry(c lease.Candidate, acts []lease.Action, now lease.Instant
 			k.opt.Log.Info("this node holds the lease", "epoch", a.Epoch, "unbounded", a.Do == lease.DoUnbounded)
 		case lease.DoStop:
 			k.opt.Log.Info("this node hands the lease over", "epoch", a.Epoch)
-		case lease.DoPersist, lease.DoExtend:
+		case lease.DoExtend:
+			if a.Epoch > before {
+				k.opt.Log.Info("this node raised the epoch of its lease, because another voter had promised a higher one", "epoch", a.Epoch)
+			}
+		case lease.DoPersist:
 		}
 	}
 }
