@@ -7,7 +7,9 @@ import (
 
 // Object is how every declared object reads. Spec holds bodies by hash, never inline.
 type Object struct {
-	Kind            string            `json:"kind"`
+	Kind string `json:"kind"`
+	// Region created the object, if this is a copy of what another region owns.
+	Region          string            `json:"region,omitempty"`
 	Name            string            `json:"name"`
 	Site            string            `json:"site,omitempty"`
 	Project         string            `json:"project"`
@@ -326,6 +328,7 @@ type Event struct {
 	At              time.Time       `json:"at"`
 	Type            string          `json:"type"`
 	Kind            string          `json:"kind"`
+	Region          string          `json:"region,omitempty" doc:"that created the object, if this is a copy of what another region owns"`
 	Project         string          `json:"project"`
 	Site            string          `json:"site,omitempty"`
 	Name            string          `json:"name"`

@@ -65,6 +65,10 @@ var entities = map[fleet.EntityKind]entity{
 		},
 		lasts: func(c *Client) time.Duration { return deliverSiteSpan * c.Limits.orDefault().Total },
 	},
+	fleet.EntityRegion: {
+		workflow: TypeWatchRegion, attributes: []string{AttributeRegion},
+		input: func(_ *Client, names []string) any { return WatchRegionInput{Peer: fleet.RegionName(names[0])} },
+	},
 }
 
 // listed are the search attributes of a run.

@@ -34,6 +34,7 @@ const (
 	TypeSite        = "Site"
 	TypeExecution   = "Execution"
 	TypeDeliverSite = "DeliverSite"
+	TypeWatchRegion = "WatchRegion"
 )
 
 // Types of the doors, which any Temporal client starts (doors.go).
@@ -73,6 +74,7 @@ const (
 	AttributeNode       = "Node"
 	AttributeInstance   = "Instance"
 	AttributeDeployment = "Deployment"
+	AttributeRegion     = "Region"
 	AttributePhase      = "Phase"
 	AttributeOutcome    = "Outcome"
 )

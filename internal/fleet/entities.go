@@ -24,12 +24,15 @@ var (
 	EntityExecution  = EntityKind{"execution", 1}
 	// EntityDeliver delivers what waits at a site in batches; operations belong to the instances of the batch.
 	EntityDeliver = EntityKind{"deliver", 1}
+	// EntityRegion follows what a peer changes; it has no operations.
+	EntityRegion = EntityKind{"region", 1}
 )
 
 // EntityKinds gives all rows.
 func EntityKinds() []EntityKind {
 	return []EntityKind{
 		EntityInstance, EntityDeployment, EntityFleet, EntityNode, EntityDrain, EntitySite, EntityExecution, EntityDeliver,
+		EntityRegion,
 	}
 }
 
@@ -58,6 +61,9 @@ func ExecutionSubject(id OperationID) string { return EntityExecution.Subject(st
 
 // DeliverSubject is the subject under which what waits at a site is delivered in batches.
 func DeliverSubject(site SiteName) string { return EntityDeliver.Subject(string(site)) }
+
+// RegionSubject is the subject under which a peer is followed.
+func RegionSubject(peer RegionName) string { return EntityRegion.Subject(string(peer)) }
 
 // ParseSubject reads a subject. It returns false for an id that is none.
 func ParseSubject(subject string) (kind EntityKind, names []string, ok bool) {

@@ -45,6 +45,9 @@ func InstanceKey(site SiteName, name InstanceName) ObjectKey {
 // Object is a declared object as stored. Its ETag is its resource version, which covers only the declared part.
 type Object struct {
 	ObjectKey
+	// Region created the object, if this is a copy of what another region owns; "" for an object of this region.
+	Region          RegionName
+	Version         CopyVersion
 	UID             string
 	Project         ProjectName
 	Labels          map[string]string

@@ -108,7 +108,7 @@ func eventView(e postgres.Event) api.Event {
 	view := api.Event{
 		ID: e.Cursor.String(), At: e.At, Type: e.Type, Kind: string(e.Key.Kind), Project: string(e.Project), Name: e.Key.Name,
 		UID: e.UID, Generation: e.Generation, ResourceVersion: strconv.FormatInt(e.Cursor.Seq, 10), Actor: e.Actor,
-		Before: before, After: after,
+		Before: before, After: after, Region: e.Region,
 	}
 	if e.Key.Kind == fleet.KindInstance || e.Key.Kind == postgres.KindNode {
 		view.Site = e.Key.Scope

@@ -22,6 +22,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/httpapi/plans"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/watch"
 )
 
 // New builds the handler of the whole API.
@@ -74,6 +75,7 @@ func newServer(d Deps) (*server, error) {
 		}),
 		streams: newVigil(d.Store, "event streams", maxEventStreams), waits: newVigil(d.Store, "waits", maxWaits),
 		uploading: serve.NewMemory(maxUploads*postgres.ChunkSize, uploadShare*postgres.ChunkSize, c.Stall),
+		watched: watch.NewReader(d.Store, watchPoll), snapshots: make(chan struct{}, maxSnapshots), region: d.Region,
 		idlePoll:  250 * time.Millisecond, keepAlive: 15 * time.Second, stopping: d.Stopping,
 	}
 	if err := s.Measure(s.streaming); err != nil {
@@ -126,6 +128,7 @@ func (s *server) routes(region string) (http.Handler, error) {
 	s.mountTokens()
 	s.mountArtifacts()
 	s.mountEvents()
+	s.mountWatch()
 	s.machines.Mount(root)
 
 	document, err := json.Marshal(s.Document())

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/httpapi/machines"
 	"github.com/holdfast-io/holdfast/internal/httpapi/plans"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
+	"github.com/holdfast-io/holdfast/internal/watch"
 )
 
 // Waker wakes an entity after a commit; it may be called often and for nothing.
@@ -100,6 +101,9 @@ type server struct {
 	streams     *vigil
 	waits       *vigil
 	uploading   *serve.Memory
+	region      string
+	watched     *watch.Reader
+	snapshots   chan struct{} // of watches, at a time
 	idlePoll    time.Duration // of an event stream
 	keepAlive   time.Duration
 	stopping    <-chan struct{}
@@ -118,6 +122,9 @@ func (s *server) wake(ctx context.Context, subject string) {
 }
 
 const wakeLimit = 2 * time.Second
+
+// watchPoll is how often watches look for what other servers committed.
+const watchPoll = 100 * time.Millisecond
 
 // kindPart is what the API does for one kind of declared objects, beside its part of a plan (internal/httpapi/plans).
 type kindPart struct {

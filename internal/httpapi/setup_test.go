@@ -32,13 +32,14 @@ import (
 
 // region is a region's API over a real database.
 type region struct {
-	t      *testing.T
-	store  *store.Store
-	pool   *pgxpool.Pool
-	server *server
-	routes chi.Routes
-	url    string
-	log    *syncedBuffer
+	t        *testing.T
+	store    *store.Store
+	pool     *pgxpool.Pool
+	server   *server
+	routes   chi.Routes
+	url      string
+	database string
+	log      *syncedBuffer
 
 	admin, operator, viewer string // tokens
 
@@ -97,7 +98,7 @@ func setup(t *testing.T, change ...func(*Deps)) *region {
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
 
-	r := &region{t: t, store: store, pool: pool, log: &syncedBuffer{}}
+	r := &region{t: t, store: store, pool: pool, database: database, log: &syncedBuffer{}}
 	d := Deps{
 		Store: store, Waker: r, Flatten: compose.NewBudget(128 << 20), Limits: compose.DefaultLimits(),
 		NodeStarted: func(_ context.Context, node fleet.NodeName) error {

@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres/modules"
 	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
 	"github.com/holdfast-io/holdfast/internal/postgres/reconcile"
+	"github.com/holdfast-io/holdfast/internal/watch"
 )
 
 // Store is all that the handlers need of the region's truth. Errors are *fleet.Error.
@@ -163,6 +164,7 @@ type eventStore interface {
 	// FeedKept is gone unless all that follows a place in the feed is kept.
 	FeedKept(ctx context.Context, after postgres.Cursor) error
 	FeedEnd(ctx context.Context) (postgres.Cursor, error)
+	watch.Source
 }
 
 type fleetStore interface {

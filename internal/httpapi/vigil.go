@@ -23,15 +23,15 @@ type vigil struct {
 	most  int
 
 	mu   sync.Mutex
-	open map[[32]byte]map[*watch]struct{}
+	open map[[32]byte]map[*openCall]struct{}
 	stop chan struct{} // ends the loop; nil when nothing is open
 }
 
-// watch is one call that stays open.
-type watch struct{ end context.CancelCauseFunc }
+// openCall is one call that stays open.
+type openCall struct{ end context.CancelCauseFunc }
 
 func newVigil(store tokenStore, what string, most int) *vigil {
-	return &vigil{store: store, what: what, most: most, open: map[[32]byte]map[*watch]struct{}{}}
+	return &vigil{store: store, what: what, most: most, open: map[[32]byte]map[*openCall]struct{}{}}
 }
 
 // begin gives a call the context that it ends by: with the caller, or with the token.
@@ -43,9 +43,9 @@ func (v *vigil) begin(ctx context.Context, token [32]byte) (context.Context, fun
 			WithHint("close some of them, or use another token")
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	w := &watch{cancel}
+	w := &openCall{cancel}
 	if v.open[token] == nil {
-		v.open[token] = map[*watch]struct{}{}
+		v.open[token] = map[*openCall]struct{}{}
 	}
 	v.open[token][w] = struct{}{}
 	if v.stop == nil {
@@ -55,7 +55,7 @@ func (v *vigil) begin(ctx context.Context, token [32]byte) (context.Context, fun
 	return ctx, func() { v.leave(token, w); cancel(nil) }, nil
 }
 
-func (v *vigil) leave(token [32]byte, w *watch) {
+func (v *vigil) leave(token [32]byte, w *openCall) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	delete(v.open[token], w)

@@ -24,6 +24,8 @@ type Event struct {
 	Actor      string
 	Before     json.RawMessage
 	After      json.RawMessage
+	// Region created the object, if this is a copy; "" for an object of this region.
+	Region string
 }
 
 // Cursor is a place in the feed: the total order of all committed changes.
@@ -62,21 +64,44 @@ func (s *Store) ReadFeed(ctx context.Context, after Cursor, limit int32) ([]Even
 	return out, nil
 }
 
-// FeedKept is Gone unless all that follows a cursor is kept.
+// FeedKept is Gone unless all that follows a cursor is kept, and what is before it still holds: a restore undoes events,
+// and their places are taken by others.
 func (s *Store) FeedKept(ctx context.Context, after Cursor) error {
 	r, err := s.Q.FeedHorizon(ctx)
 	if err != nil {
 		return Failed("read the feed", err)
 	}
-	if first := Cursor(r); after.before(first) {
+	if first := Cursor(r); after.Before(first) {
 		return fleet.Errorf(fleet.Gone, "some of the events after %s are no longer stored; the oldest are after %s", after, first).
 			At("Last-Event-ID").
 			WithHint("read the objects again (holdfast get), then watch without this event id")
 	}
-	return nil
+	if after == (Cursor{}) {
+		return nil
+	}
+	end, err := s.eraEnd(ctx, after.Era)
+	if err == nil && end.Before(after) {
+		return fleet.Errorf(fleet.Gone, "there is no event %s: it was undone by a restore, or never was", after).At("Last-Event-ID").
+			WithHint("read the objects again (holdfast get), then watch without this event id")
+	}
+	return err
 }
 
-func (c Cursor) before(o Cursor) bool {
+// eraEnd is the last place of an era, of the current one the place after all that is committed now.
+func (s *Store) eraEnd(ctx context.Context, era int64) (Cursor, error) {
+	end, err := s.FeedEnd(ctx)
+	if err != nil || end.Era <= era {
+		return end, err
+	}
+	r, err := s.Q.EndedEra(ctx, era)
+	if NoRows(err) { // before eras were recorded: nothing is known of it
+		return Cursor{}, nil
+	}
+	return Cursor{Era: era, Xid: r.Xid, Seq: r.Seq}, Failed("read the feed", err)
+}
+
+// Before reports whether c is a place before o.
+func (c Cursor) Before(o Cursor) bool {
 	return cmp.Or(cmp.Compare(c.Era, o.Era), cmp.Compare(c.Xid, o.Xid), cmp.Compare(c.Seq, o.Seq)) < 0
 }
 
@@ -109,6 +134,49 @@ func eventOf(r db.ListEventsNewestFirstRow) Event {
 		Cursor: Cursor{r.Era, r.Xid, r.Seq}, At: r.At, Type: r.Type,
 		Key:     fleet.ObjectKey{Kind: fleet.ObjectKind(r.Kind), Scope: r.Scope, Name: r.Name},
 		Project: fleet.ProjectName(r.Project), UID: r.Uid, Generation: r.Generation, Actor: r.Actor,
-		Before: r.Before, After: r.After,
+		Before: r.Before, After: r.After, Region: r.Region,
 	}
+}
+
+// WatchedObjects pages through the objects of this region by key, for a watch: those of a project ("" for all) that a
+// region has ("" for any).
+func (s *Store) WatchedObjects(ctx context.Context, after fleet.ObjectKey, region fleet.RegionName, project fleet.ProjectName, limit int32) ([]fleet.Object, error) {
+	rows, err := s.Q.WatchObjects(ctx, db.WatchObjectsParams{
+		AfterKind: string(after.Kind), AfterScope: after.Scope, AfterName: after.Name, Region: string(region), Project: string(project), MaxRows: limit,
+	})
+	return objectsOf(rows), Failed("read objects", err)
+}
+
+// ObjectsNow reads objects by their keys; those that are gone are missing.
+func (s *Store) ObjectsNow(ctx context.Context, keys []fleet.ObjectKey) ([]fleet.Object, error) {
+	var p db.ObjectsNowParams
+	for _, k := range keys {
+		p.Kinds, p.Scopes, p.Names = append(p.Kinds, string(k.Kind)), append(p.Scopes, k.Scope), append(p.Names, k.Name)
+	}
+	rows, err := s.Q.ObjectsNow(ctx, p)
+	return objectsOf(rows), Failed("read objects", err)
+}
+
+func objectsOf(rows []db.Object) []fleet.Object {
+	out := make([]fleet.Object, len(rows))
+	for i, r := range rows {
+		out[i] = ObjectOf(r)
+	}
+	return out
+}
+
+// EraID gives the random id of an era, "" for one that is not known.
+func (s *Store) EraID(ctx context.Context, era int64) (string, error) {
+	r, err := s.Q.GetRegion(ctx)
+	if err != nil {
+		return "", Failed("read region", err)
+	}
+	if r.Era == era {
+		return r.EraID, nil
+	}
+	ended, err := s.Q.EndedEra(ctx, era)
+	if NoRows(err) {
+		return "", nil
+	}
+	return ended.ID, Failed("read an era", err)
 }

@@ -89,6 +89,7 @@ func Find(ctx context.Context, q *db.Queries, k fleet.ObjectKey) (*fleet.Object,
 func ObjectOf(r db.Object) fleet.Object {
 	o := fleet.Object{
 		ObjectKey: fleet.ObjectKey{Kind: fleet.ObjectKind(r.Kind), Scope: r.Scope, Name: r.Name},
+		Version:   fleet.CopyVersion{OwnerEpoch: r.OwnerEpoch, Number: r.ResourceVersion},
 		UID:       r.Uid, Project: fleet.ProjectName(r.Project), Generation: r.Generation,
 		ResourceVersion: r.ResourceVersion, Spec: r.Spec, Syncing: r.Syncing,
 		CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, DeletingSince: r.DeletingSince,
@@ -259,7 +260,7 @@ func appendEvent(ctx context.Context, q *db.Queries, kind, actor string, before,
 		Type: kind, Kind: string(after.Kind), Project: string(after.Project), Scope: after.Scope, Name: after.Name,
 		Uid: after.UID, Generation: after.Generation, Actor: actor, Before: Declared(before), After: Declared(after),
 	})
-	after.ResourceVersion = seq
+	after.ResourceVersion, after.Version.Number = seq, seq
 	return Failed("append event", err)
 }
 
@@ -288,9 +289,11 @@ func Declared(o *fleet.Object) json.RawMessage {
 		return nil
 	}
 	b, err := json.Marshal(struct {
-		Labels map[string]string `json:"labels,omitempty"`
-		Spec   json.RawMessage   `json:"spec"`
-	}{o.Labels, o.Spec})
+		Labels     map[string]string `json:"labels,omitempty"`
+		Spec       json.RawMessage   `json:"spec"`
+		Syncing    json.RawMessage   `json:"syncing"`
+		OwnerEpoch int64             `json:"ownerEpoch"`
+	}{o.Labels, o.Spec, o.Syncing, o.Version.OwnerEpoch})
 	if err != nil {
 		return nil // the spec was written as JSON by this package
 	}

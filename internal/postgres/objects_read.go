@@ -27,9 +27,5 @@ func (s *Store) ListObjects(ctx context.Context, kind fleet.ObjectKind, scope st
 	if err != nil {
 		return nil, Failed("list "+kind.Declared().Plural, err)
 	}
-	out := make([]fleet.Object, len(rows))
-	for i, r := range rows {
-		out[i] = ObjectOf(r)
-	}
-	return out, nil
+	return objectsOf(rows), nil
 }

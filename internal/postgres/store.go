@@ -123,15 +123,20 @@ func (s *Store) Tx(ctx context.Context, doing string, f func(q *db.Queries) erro
 type Region struct {
 	Name             string
 	Era              int64
+	EraID            string // random, unlike the number
 	SystemIdentifier string
 	Timeline         int32
 	RaisedAt         time.Time
 }
 
+func regionOf(r db.Region) Region {
+	return Region{r.Name, r.Era, r.EraID, r.SystemIdentifier, r.Timeline, r.RaisedAt}
+}
+
 // GetRegion reads the region's row.
 func (s *Store) GetRegion(ctx context.Context) (Region, error) {
 	r, err := s.Q.GetRegion(ctx)
-	return Region{r.Name, r.Era, r.SystemIdentifier, r.Timeline, r.RaisedAt}, Failed("read region", err)
+	return regionOf(r), Failed("read region", err)
 }
 
 func (s *Store) checkIdentity(ctx context.Context) error {
@@ -181,6 +186,9 @@ func RaiseEra(ctx context.Context, url, region string) (Region, error) {
 		if err := q.StopEvents(ctx); err != nil { // else one of the old era could be committed below a reader of the new
 			return err
 		}
+		if err := q.EndEra(ctx); err != nil {
+			return err
+		}
 		r, err = q.RaiseEra(ctx, db.RaiseEraParams{SystemIdentifier: id, Timeline: timeline, Name: region})
 		if NoRows(err) {
 			return fleet.Errorf(fleet.Precondition, "this database does not belong to region %s", region).
@@ -189,7 +197,10 @@ func RaiseEra(ctx context.Context, url, region string) (Region, error) {
 		if err != nil {
 			return err
 		}
+		if err := q.RaiseEventNumbers(ctx, fleet.FirstNumber(r.Era)); err != nil {
+			return err
+		}
 		return q.LoseVotes(ctx) // it may have granted otherwise since the backup
 	})
-	return Region{r.Name, r.Era, r.SystemIdentifier, r.Timeline, r.RaisedAt}, err
+	return regionOf(r), err
 }

@@ -20,7 +20,7 @@ import (
 func attributes() []string {
 	return []string{
 		workflows.AttributeSite, workflows.AttributeNode, workflows.AttributeInstance, workflows.AttributeDeployment,
-		workflows.AttributePhase, workflows.AttributeOutcome,
+		workflows.AttributeRegion, workflows.AttributePhase, workflows.AttributeOutcome,
 	}
 }
 

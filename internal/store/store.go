@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/internal/postgres/collect"
+	"github.com/holdfast-io/holdfast/internal/postgres/copies"
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
 	"github.com/holdfast-io/holdfast/internal/postgres/deployments"
@@ -30,6 +31,7 @@ type (
 	nodesStore       = nodes.Store
 	modulesStore     = modules.Store
 	collectStore     = collect.Store
+	copiesStore      = copies.Store
 )
 
 // Store is the region's database. It is safe for concurrent use.
@@ -44,6 +46,7 @@ type Store struct {
 	*nodesStore
 	*modulesStore
 	*collectStore
+	*copiesStore
 }
 
 func all(s *postgres.Store, err error) (*Store, error) {
@@ -61,6 +64,7 @@ func all(s *postgres.Store, err error) (*Store, error) {
 		nodesStore:       nodes.On(s),
 		modulesStore:     modules.On(s),
 		collectStore:     collect.On(s),
+		copiesStore:      copies.On(s),
 	}, nil
 }
 

@@ -97,6 +97,39 @@ type Connection struct {
 	Caller             *netip.Addr
 }
 
+type Copy struct {
+	Region        string
+	Kind          string
+	Scope         string
+	Name          string
+	Owner         string
+	OwnerEpoch    int64
+	Number        int64
+	Uid           string
+	Project       string
+	Labels        json.RawMessage
+	Generation    int64
+	Spec          json.RawMessage
+	Syncing       json.RawMessage
+	CreatedBy     string
+	CreatedAt     time.Time
+	UpdatedAt     time.Time
+	DeletingSince *time.Time
+	Event         int64
+}
+
+type CopyMarker struct {
+	Region     string
+	Kind       string
+	Scope      string
+	Name       string
+	Owner      string
+	OwnerEpoch int64
+	Number     int64
+	Reason     string
+	At         time.Time
+}
+
 type Delivery struct {
 	ID             string
 	Site           string
@@ -202,6 +235,14 @@ type DeploymentRevision struct {
 	Project        string
 }
 
+type Era struct {
+	Era     int64
+	ID      string
+	Xid     uint64
+	Seq     int64
+	EndedAt time.Time
+}
+
 type Event struct {
 	Seq        int64
 	Era        int64
@@ -217,6 +258,7 @@ type Event struct {
 	Actor      string
 	Before     json.RawMessage
 	After      json.RawMessage
+	Region     string
 }
 
 type Execution struct {
@@ -530,6 +572,17 @@ type Pending struct {
 	ExpiresAt    time.Time
 }
 
+type Quarantine struct {
+	Peer   string
+	Region string
+	Kind   string
+	Scope  string
+	Name   string
+	Reason string
+	Line   json.RawMessage
+	At     time.Time
+}
+
 type Reconcile struct {
 	ID        string
 	Node      string
@@ -564,12 +617,23 @@ type Region struct {
 	SystemIdentifier string
 	Timeline         int32
 	RaisedAt         time.Time
+	EraID            string
 }
 
 type RegionSecret struct {
 	Name      string
 	Secret    []byte
 	CreatedAt time.Time
+}
+
+type RegionStream struct {
+	Peer      string
+	Run       string
+	Attempt   int32
+	Position  string
+	Applied   int64
+	SeenAt    time.Time
+	CurrentAt *time.Time
 }
 
 type Replica struct {

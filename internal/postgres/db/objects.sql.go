@@ -365,7 +365,7 @@ func (q *Queries) LastTemplateGeneration(ctx context.Context, name string) (int6
 }
 
 const listEventsNewestFirst = `-- name: ListEventsNewestFirst :many
-SELECT e.seq, e.era, e.xid::text::bigint AS xid, e.at, e.type, e.kind, e.project, e.scope, e.name, e.uid, e.generation, e.actor, e.before, e.after
+SELECT e.seq, e.era, e.xid::text::bigint AS xid, e.at, e.type, e.kind, e.project, e.scope, e.name, e.uid, e.generation, e.actor, e.before, e.after, e.region
 FROM events e, region r
 WHERE (e.era, e.xid, e.seq) < ($1::bigint, $2::xid8, $3::bigint)
   AND (e.era < r.era OR e.xid < pg_snapshot_xmin(pg_current_snapshot()))
@@ -394,6 +394,7 @@ type ListEventsNewestFirstRow struct {
 	Actor      string
 	Before     json.RawMessage
 	After      json.RawMessage
+	Region     string
 }
 
 func (q *Queries) ListEventsNewestFirst(ctx context.Context, arg ListEventsNewestFirstParams) ([]ListEventsNewestFirstRow, error) {
@@ -425,6 +426,7 @@ func (q *Queries) ListEventsNewestFirst(ctx context.Context, arg ListEventsNewes
 			&i.Actor,
 			&i.Before,
 			&i.After,
+			&i.Region,
 		); err != nil {
 			return nil, err
 		}
@@ -522,6 +524,54 @@ func (q *Queries) NewUID(ctx context.Context) (string, error) {
 	return uid, err
 }
 
+const objectsNow = `-- name: ObjectsNow :many
+SELECT o.uid, o.kind, o.api_version, o.project, o.scope, o.name, o.labels, o.generation, o.resource_version, o.spec, o.syncing, o.owner_epoch, o.created_by, o.created_at, o.updated_at, o.deleting_since FROM (SELECT unnest($1::text[]) AS kind, unnest($2::text[]) AS scope, unnest($3::text[]) AS name) k
+JOIN objects o ON o.kind = k.kind AND o.scope = k.scope AND o.name = k.name
+`
+
+type ObjectsNowParams struct {
+	Kinds  []string
+	Scopes []string
+	Names  []string
+}
+
+func (q *Queries) ObjectsNow(ctx context.Context, arg ObjectsNowParams) ([]Object, error) {
+	rows, err := q.db.Query(ctx, objectsNow, arg.Kinds, arg.Scopes, arg.Names)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Object
+	for rows.Next() {
+		var i Object
+		if err := rows.Scan(
+			&i.Uid,
+			&i.Kind,
+			&i.ApiVersion,
+			&i.Project,
+			&i.Scope,
+			&i.Name,
+			&i.Labels,
+			&i.Generation,
+			&i.ResourceVersion,
+			&i.Spec,
+			&i.Syncing,
+			&i.OwnerEpoch,
+			&i.CreatedBy,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+			&i.DeletingSince,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const outboxTrace = `-- name: OutboxTrace :one
 SELECT trace FROM outbox WHERE subject = $1 AND trace <> '' ORDER BY id LIMIT 1
 `
@@ -560,7 +610,7 @@ func (q *Queries) PutOutbox(ctx context.Context, arg PutOutboxParams) error {
 }
 
 const readFeed = `-- name: ReadFeed :many
-SELECT e.seq, e.era, e.xid::text::bigint AS xid, e.at, e.type, e.kind, e.project, e.scope, e.name, e.uid, e.generation, e.actor, e.before, e.after
+SELECT e.seq, e.era, e.xid::text::bigint AS xid, e.at, e.type, e.kind, e.project, e.scope, e.name, e.uid, e.generation, e.actor, e.before, e.after, e.region
 FROM events e, region r
 WHERE (e.era, e.xid, e.seq) > ($1::bigint, $2::xid8, $3::bigint)
   AND (SELECT (h.era, h.xid, h.seq) <= ($1::bigint, $2::xid8, $3::bigint) FROM feed_horizon h)
@@ -590,6 +640,7 @@ type ReadFeedRow struct {
 	Actor      string
 	Before     json.RawMessage
 	After      json.RawMessage
+	Region     string
 }
 
 // Nothing at all when some of what follows the cursor has been collected.
@@ -622,6 +673,7 @@ func (q *Queries) ReadFeed(ctx context.Context, arg ReadFeedParams) ([]ReadFeedR
 			&i.Actor,
 			&i.Before,
 			&i.After,
+			&i.Region,
 		); err != nil {
 			return nil, err
 		}
@@ -800,6 +852,67 @@ func (q *Queries) WaitingOutbox(ctx context.Context, arg WaitingOutboxParams) ([
 			return nil, err
 		}
 		items = append(items, subject)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const watchObjects = `-- name: WatchObjects :many
+SELECT uid, kind, api_version, project, scope, name, labels, generation, resource_version, spec, syncing, owner_epoch, created_by, created_at, updated_at, deleting_since FROM objects
+WHERE (kind, scope, name) > ($1::text, $2::text, $3::text)
+  AND ($4::text = '' OR syncing -> 'regions' ? $4) AND ($5::text = '' OR project = $5)
+ORDER BY kind, scope, name LIMIT $6
+`
+
+type WatchObjectsParams struct {
+	AfterKind  string
+	AfterScope string
+	AfterName  string
+	Region     string
+	Project    string
+	MaxRows    int32
+}
+
+// What a watch begins with: objects of this region in the order of their keys.
+func (q *Queries) WatchObjects(ctx context.Context, arg WatchObjectsParams) ([]Object, error) {
+	rows, err := q.db.Query(ctx, watchObjects,
+		arg.AfterKind,
+		arg.AfterScope,
+		arg.AfterName,
+		arg.Region,
+		arg.Project,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Object
+	for rows.Next() {
+		var i Object
+		if err := rows.Scan(
+			&i.Uid,
+			&i.Kind,
+			&i.ApiVersion,
+			&i.Project,
+			&i.Scope,
+			&i.Name,
+			&i.Labels,
+			&i.Generation,
+			&i.ResourceVersion,
+			&i.Spec,
+			&i.Syncing,
+			&i.OwnerEpoch,
+			&i.CreatedBy,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+			&i.DeletingSince,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

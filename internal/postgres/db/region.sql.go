@@ -19,6 +19,36 @@ func (q *Queries) CommitLater(ctx context.Context) error {
 	return err
 }
 
+const endEra = `-- name: EndEra :exec
+INSERT INTO eras (era, id, xid, seq)
+SELECT r.era, r.era_id, coalesce(e.xid, h.xid), coalesce(e.seq, h.seq)
+FROM region r CROSS JOIN feed_horizon h
+LEFT JOIN LATERAL (SELECT x.xid, x.seq FROM events x WHERE x.era = r.era ORDER BY x.era DESC, x.xid DESC, x.seq DESC LIMIT 1) e ON true
+`
+
+// Where the era ends: its last event that is kept, or the last that was collected.
+func (q *Queries) EndEra(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, endEra)
+	return err
+}
+
+const endedEra = `-- name: EndedEra :one
+SELECT id, xid::text::bigint AS xid, seq FROM eras WHERE era = $1
+`
+
+type EndedEraRow struct {
+	ID  string
+	Xid int64
+	Seq int64
+}
+
+func (q *Queries) EndedEra(ctx context.Context, era int64) (EndedEraRow, error) {
+	row := q.db.QueryRow(ctx, endedEra, era)
+	var i EndedEraRow
+	err := row.Scan(&i.ID, &i.Xid, &i.Seq)
+	return i, err
+}
+
 const forgetServer = `-- name: ForgetServer :exec
 DELETE FROM servers WHERE id = $1 AND seen_at = $2
 `
@@ -37,7 +67,7 @@ const foundRegion = `-- name: FoundRegion :one
 INSERT INTO region (name, era, system_identifier, timeline)
 VALUES ($1, 1, $2, $3)
 ON CONFLICT (only_row) DO UPDATE SET name = region.name
-RETURNING only_row, name, era, system_identifier, timeline, raised_at
+RETURNING only_row, name, era, system_identifier, timeline, raised_at, era_id
 `
 
 type FoundRegionParams struct {
@@ -56,12 +86,13 @@ func (q *Queries) FoundRegion(ctx context.Context, arg FoundRegionParams) (Regio
 		&i.SystemIdentifier,
 		&i.Timeline,
 		&i.RaisedAt,
+		&i.EraID,
 	)
 	return i, err
 }
 
 const getRegion = `-- name: GetRegion :one
-SELECT only_row, name, era, system_identifier, timeline, raised_at FROM region
+SELECT only_row, name, era, system_identifier, timeline, raised_at, era_id FROM region
 `
 
 func (q *Queries) GetRegion(ctx context.Context) (Region, error) {
@@ -74,6 +105,7 @@ func (q *Queries) GetRegion(ctx context.Context) (Region, error) {
 		&i.SystemIdentifier,
 		&i.Timeline,
 		&i.RaisedAt,
+		&i.EraID,
 	)
 	return i, err
 }
@@ -90,9 +122,9 @@ func (q *Queries) Now(ctx context.Context) (time.Time, error) {
 }
 
 const raiseEra = `-- name: RaiseEra :one
-UPDATE region SET era = era + 1, system_identifier = $1, timeline = $2, raised_at = now()
+UPDATE region SET era = era + 1, era_id = gen_random_uuid(), system_identifier = $1, timeline = $2, raised_at = now()
 WHERE name = $3
-RETURNING only_row, name, era, system_identifier, timeline, raised_at
+RETURNING only_row, name, era, system_identifier, timeline, raised_at, era_id
 `
 
 type RaiseEraParams struct {
@@ -111,8 +143,19 @@ func (q *Queries) RaiseEra(ctx context.Context, arg RaiseEraParams) (Region, err
 		&i.SystemIdentifier,
 		&i.Timeline,
 		&i.RaisedAt,
+		&i.EraID,
 	)
 	return i, err
+}
+
+const raiseEventNumbers = `-- name: RaiseEventNumbers :exec
+SELECT setval(pg_get_serial_sequence('events', 'seq'), greatest((SELECT max(seq) FROM events), $1::bigint))
+`
+
+// Numbers of events rise over eras too: what was undone by a restore is below all that follows.
+func (q *Queries) RaiseEventNumbers(ctx context.Context, least int64) error {
+	_, err := q.db.Exec(ctx, raiseEventNumbers, least)
+	return err
 }
 
 const serverGone = `-- name: ServerGone :exec

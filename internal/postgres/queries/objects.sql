@@ -71,7 +71,7 @@ RETURNING a.seq;
 
 -- Nothing at all when some of what follows the cursor has been collected.
 -- name: ReadFeed :many
-SELECT e.seq, e.era, e.xid::text::bigint AS xid, e.at, e.type, e.kind, e.project, e.scope, e.name, e.uid, e.generation, e.actor, e.before, e.after
+SELECT e.seq, e.era, e.xid::text::bigint AS xid, e.at, e.type, e.kind, e.project, e.scope, e.name, e.uid, e.generation, e.actor, e.before, e.after, e.region
 FROM events e, region r
 WHERE (e.era, e.xid, e.seq) > (@era::bigint, @xid::xid8, @seq::bigint)
   AND (SELECT (h.era, h.xid, h.seq) <= (@era::bigint, @xid::xid8, @seq::bigint) FROM feed_horizon h)
@@ -82,11 +82,22 @@ ORDER BY e.era, e.xid, e.seq LIMIT @max_rows;
 SELECT r.era, pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS xid FROM region r;
 
 -- name: ListEventsNewestFirst :many
-SELECT e.seq, e.era, e.xid::text::bigint AS xid, e.at, e.type, e.kind, e.project, e.scope, e.name, e.uid, e.generation, e.actor, e.before, e.after
+SELECT e.seq, e.era, e.xid::text::bigint AS xid, e.at, e.type, e.kind, e.project, e.scope, e.name, e.uid, e.generation, e.actor, e.before, e.after, e.region
 FROM events e, region r
 WHERE (e.era, e.xid, e.seq) < (@era::bigint, @xid::xid8, @seq::bigint)
   AND (e.era < r.era OR e.xid < pg_snapshot_xmin(pg_current_snapshot()))
 ORDER BY e.era DESC, e.xid DESC, e.seq DESC LIMIT @max_rows;
+
+-- What a watch begins with: objects of this region in the order of their keys.
+-- name: WatchObjects :many
+SELECT * FROM objects
+WHERE (kind, scope, name) > (@after_kind::text, @after_scope::text, @after_name::text)
+  AND (@region::text = '' OR syncing -> 'regions' ? @region) AND (@project::text = '' OR project = @project)
+ORDER BY kind, scope, name LIMIT @max_rows;
+
+-- name: ObjectsNow :many
+SELECT o.* FROM (SELECT unnest(@kinds::text[]) AS kind, unnest(@scopes::text[]) AS scope, unnest(@names::text[]) AS name) k
+JOIN objects o ON o.kind = k.kind AND o.scope = k.scope AND o.name = k.name;
 
 -- name: PutOutbox :exec
 INSERT INTO outbox (subject, trace) SELECT unnest(@subjects::text[]), @trace;

@@ -10,10 +10,24 @@ RETURNING *;
 -- name: StopEvents :exec
 LOCK TABLE events IN SHARE ROW EXCLUSIVE MODE;
 
+-- Where the era ends: its last event that is kept, or the last that was collected.
+-- name: EndEra :exec
+INSERT INTO eras (era, id, xid, seq)
+SELECT r.era, r.era_id, coalesce(e.xid, h.xid), coalesce(e.seq, h.seq)
+FROM region r CROSS JOIN feed_horizon h
+LEFT JOIN LATERAL (SELECT x.xid, x.seq FROM events x WHERE x.era = r.era ORDER BY x.era DESC, x.xid DESC, x.seq DESC LIMIT 1) e ON true;
+
 -- name: RaiseEra :one
-UPDATE region SET era = era + 1, system_identifier = @system_identifier, timeline = @timeline, raised_at = now()
+UPDATE region SET era = era + 1, era_id = gen_random_uuid(), system_identifier = @system_identifier, timeline = @timeline, raised_at = now()
 WHERE name = @name
 RETURNING *;
+
+-- Numbers of events rise over eras too: what was undone by a restore is below all that follows.
+-- name: RaiseEventNumbers :exec
+SELECT setval(pg_get_serial_sequence('events', 'seq'), greatest((SELECT max(seq) FROM events), @least::bigint));
+
+-- name: EndedEra :one
+SELECT id, xid::text::bigint AS xid, seq FROM eras WHERE era = @era;
 
 -- name: ServerSeen :exec
 INSERT INTO servers (id, build_id) VALUES (@id, @build_id)

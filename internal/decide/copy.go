@@ -1,0 +1,67 @@
+package decide
+
+import "github.com/holdfast-io/holdfast/internal/fleet"
+
+// CopyStep is what becomes of a change that a peer sent.
+type CopyStep string
+
+// The steps.
+const (
+	CopyKeep   CopyStep = "keep"   // what is here stays
+	CopyWrite  CopyStep = "write"  // the copy is written
+	CopyEnd    CopyStep = "end"    // the copy goes, and a marker stays
+	CopyRefuse CopyStep = "refuse" // it is set aside, with a reason
+)
+
+// HeldCopy is what a region has of an object: a copy, or a marker that there is none any more. Its zero value is neither.
+type HeldCopy struct {
+	Known   bool
+	Owner   fleet.RegionName
+	Version fleet.CopyVersion
+}
+
+// copyCase is one change beside what is held.
+type copyCase struct {
+	self, peer fleet.RegionName
+	change     fleet.CopyChange
+	share      fleet.Syncing // of an object
+	held       HeldCopy
+}
+
+// copyRules are ordered, the first match wins. A version decides first, so that what comes late or twice does nothing
+// (M31, M40); a region is trusted only with what it owns.
+var copyRules = []struct {
+	name string
+	when func(c copyCase) bool
+	then CopyStep
+}{
+	{"own_object", func(c copyCase) bool { return c.change.Key.Region == c.self && c.share.OwningRegion != string(c.peer) }, CopyRefuse},
+	{"older", func(c copyCase) bool { return c.held.Known && !c.change.Version.Newer(c.held.Version) }, CopyKeep},
+	{"not_its_owner", func(c copyCase) bool {
+		return c.change.Object != nil && c.share.OwningRegion != string(c.peer)
+	}, CopyRefuse},
+	{"not_its_owner", func(c copyCase) bool {
+		return c.change.Object == nil && c.held.Known && c.held.Owner != c.peer
+	}, CopyRefuse},
+	{"gone", func(c copyCase) bool { return c.change.Object == nil }, CopyEnd},
+	{"not_here", func(c copyCase) bool { return !c.share.In(c.self) }, CopyEnd},
+	{"newer", func(copyCase) bool { return true }, CopyWrite},
+}
+
+// Copy decides what a change of a peer does with what a region has, and names the rule.
+func Copy(self, peer fleet.RegionName, change fleet.CopyChange, held HeldCopy) (CopyStep, string) {
+	c := copyCase{self: self, peer: peer, change: change, held: held}
+	if change.Object != nil {
+		share, err := change.Object.Share()
+		if err != nil {
+			return CopyRefuse, "no_owner"
+		}
+		c.share = share
+	}
+	for _, r := range copyRules {
+		if r.when(c) {
+			return r.then, r.name
+		}
+	}
+	return CopyRefuse, "unmatched"
+}

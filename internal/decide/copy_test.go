@@ -1,0 +1,86 @@
+package decide_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/holdfast-io/holdfast/internal/decide"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+func sharedBy(owner string, regions ...string) *fleet.Object {
+	syncing, _ := json.Marshal(fleet.Syncing{OwningRegion: owner, Regions: regions})
+	return &fleet.Object{Syncing: syncing}
+}
+
+// M16, M27, M29, M31, M40
+func TestCopy(t *testing.T) {
+	t.Parallel()
+	at := func(epoch, number int64) fleet.CopyVersion { return fleet.CopyVersion{OwnerEpoch: epoch, Number: number} }
+	held := func(owner fleet.RegionName, v fleet.CopyVersion) decide.HeldCopy { return decide.HeldCopy{Known: true, Owner: owner, Version: v} }
+	for name, c := range map[string]struct {
+		region fleet.RegionName
+		object *fleet.Object
+		end    fleet.CopyEnd
+		v      fleet.CopyVersion
+		held   decide.HeldCopy
+		step   decide.CopyStep
+		rule   string
+	}{
+		"a first state":                      {"eu", sharedBy("eu", "eu", "us"), "", at(1, 5), decide.HeldCopy{}, decide.CopyWrite, "newer"},
+		"a newer state":                      {"eu", sharedBy("eu", "eu", "us"), "", at(1, 6), held("eu", at(1, 5)), decide.CopyWrite, "newer"},
+		"the same state again":               {"eu", sharedBy("eu", "eu", "us"), "", at(1, 5), held("eu", at(1, 5)), decide.CopyKeep, "older"},
+		"a state before the deletion":        {"eu", sharedBy("eu", "eu", "us"), "", at(1, 4), held("eu", at(1, 5)), decide.CopyKeep, "older"},
+		"a state of a higher owner epoch":    {"ap", sharedBy("eu", "eu", "us"), "", at(2, 1), held("ap", at(1, 5)), decide.CopyWrite, "newer"},
+		"a deletion":                         {"eu", nil, fleet.CopyDeleted, at(1, 6), held("eu", at(1, 5)), decide.CopyEnd, "gone"},
+		"a deletion of what was not here":    {"eu", nil, fleet.CopyDeleted, at(1, 6), decide.HeldCopy{}, decide.CopyEnd, "gone"},
+		"an old deletion":                    {"eu", nil, fleet.CopyDeleted, at(1, 4), held("eu", at(1, 5)), decide.CopyKeep, "older"},
+		"an object that is not for here":     {"eu", sharedBy("eu", "eu", "ap"), "", at(1, 6), held("eu", at(1, 5)), decide.CopyEnd, "not_here"},
+		"what another region owns":           {"ap", sharedBy("ap", "ap", "us"), "", at(1, 6), decide.HeldCopy{}, decide.CopyRefuse, "not_its_owner"},
+		"a deletion of what another owns":    {"ap", nil, fleet.CopyDeleted, at(1, 6), held("ap", at(1, 5)), decide.CopyRefuse, "not_its_owner"},
+		"an object of this region":           {"us", sharedBy("us", "us", "eu"), "", at(1, 6), decide.HeldCopy{}, decide.CopyRefuse, "own_object"},
+		"a deletion of one of this region's": {"us", nil, fleet.CopyDeleted, at(1, 6), decide.HeldCopy{}, decide.CopyRefuse, "own_object"},
+		"an object that names no owner":      {"eu", &fleet.Object{Syncing: json.RawMessage(`[]`)}, "", at(1, 6), decide.HeldCopy{}, decide.CopyRefuse, "no_owner"},
+	} {
+		change := fleet.CopyChange{Key: fleet.CopyKey{Region: c.region}, Version: c.v, End: c.end, Object: c.object}
+		step, rule := decide.Copy("us", "eu", change, c.held)
+		require.Equal(t, c.step, step, name)
+		require.Equal(t, c.rule, rule, name)
+	}
+}
+
+// M31, M40: in whatever order the states of an object arrive, and however often, the newest stays.
+func TestCopyOrder(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		last := rapid.Int64Range(1, 8).Draw(t, "states")
+		ends := rapid.SliceOfN(rapid.Bool(), int(last), int(last)).Draw(t, "ends")
+		states := make([]fleet.CopyChange, last)
+		for i := range states {
+			states[i] = fleet.CopyChange{Key: fleet.CopyKey{Region: "eu"}, Version: fleet.CopyVersion{OwnerEpoch: 1, Number: int64(i + 1)}}
+			if ends[i] {
+				states[i].End = fleet.CopyDeleted
+			} else {
+				states[i].Object = sharedBy("eu", "eu", "us")
+			}
+		}
+		order := append(rapid.SliceOf(rapid.SampledFrom(states)).Draw(t, "before"), rapid.Permutation(states).Draw(t, "all")...)
+		var held decide.HeldCopy
+		exists := false
+		for _, c := range order {
+			switch step, _ := decide.Copy("us", "eu", c, held); step {
+			case decide.CopyWrite:
+				held, exists = decide.HeldCopy{Known: true, Owner: "eu", Version: c.Version}, true
+			case decide.CopyEnd:
+				held, exists = decide.HeldCopy{Known: true, Owner: "eu", Version: c.Version}, false
+			case decide.CopyKeep, decide.CopyRefuse:
+			}
+		}
+		if held.Version.Number != last || exists == ends[last-1] {
+			t.Fatalf("%+v, exists %t, after %d states %v", held, exists, last, ends)
+		}
+	})
+}

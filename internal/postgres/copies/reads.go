@@ -1,0 +1,109 @@
+package copies
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/db"
+)
+
+// Stream is how far a peer is followed.
+type Stream struct {
+	Peer                         fleet.RegionName
+	Run                          string
+	Position                     string
+	Applied, Copies, Quarantined int64
+	// Seen is how long ago the run that follows the peer gave a sign, Current how long ago all that the peer had was
+	// applied, negative for never.
+	Seen, Current time.Duration
+}
+
+// Streams lists all.
+func (s *Store) Streams(ctx context.Context) ([]Stream, error) {
+	rows, err := s.Q.Streams(ctx)
+	out := make([]Stream, len(rows))
+	for i, r := range rows {
+		out[i] = Stream{
+			Peer: fleet.RegionName(r.Peer), Run: r.Run, Position: r.Position, Applied: r.Applied, Copies: r.Copies, Quarantined: r.Quarantined,
+			Seen: seconds(r.SeenSeconds), Current: seconds(r.CurrentSeconds),
+		}
+	}
+	return out, postgres.Failed("read the streams", err)
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+func copiesOf(rows []db.Copy) []fleet.Object {
+	out := make([]fleet.Object, len(rows))
+	for i, r := range rows {
+		out[i] = copyOf(r)
+	}
+	return out
+}
+
+// ListCopies pages through the copies of one kind by name, then region: those of a region ("" for all).
+func (s *Store) ListCopies(ctx context.Context, of fleet.CopyKey, project fleet.ProjectName, after fleet.CopyKey, limit int32) ([]fleet.Object, error) {
+	rows, err := s.Q.ListCopies(ctx, db.ListCopiesParams{
+		Kind: string(of.Kind), Scope: of.Scope, Region: string(of.Region), Project: string(project),
+		AfterName: after.Name, AfterRegion: string(after.Region), MaxRows: limit,
+	})
+	return copiesOf(rows), postgres.Failed("list copies", err)
+}
+
+// GetCopy reads a copy; without a region, it has to be the only one of its name.
+func (s *Store) GetCopy(ctx context.Context, k fleet.CopyKey) (fleet.Object, error) {
+	rows, err := s.Q.FindCopies(ctx, db.FindCopiesParams{Kind: string(k.Kind), Scope: k.Scope, Name: k.Name, Region: string(k.Region)})
+	switch {
+	case err != nil:
+		return fleet.Object{}, postgres.Failed("read a copy", err)
+	case len(rows) == 0:
+		return fleet.Object{}, fleet.NoObject(k.ObjectKey)
+	case len(rows) > 1:
+		return fleet.Object{}, fleet.Errorf(fleet.Conflict, "several regions have %s", k.ObjectKey).At("region").
+			WithHint("name one: " + rows[0].Region + "/" + k.Name + " or " + rows[1].Region + "/" + k.Name)
+	}
+	return copyOf(rows[0]), nil
+}
+
+// WatchedCopies pages through copies by key, for a watch: those that a region owns ("" for any), of a project ("" for all).
+func (s *Store) WatchedCopies(ctx context.Context, after fleet.CopyKey, owner fleet.RegionName, project fleet.ProjectName, limit int32) ([]fleet.Object, error) {
+	rows, err := s.Q.WatchCopies(ctx, db.WatchCopiesParams{
+		AfterKind: string(after.Kind), AfterScope: after.Scope, AfterName: after.Name, AfterRegion: string(after.Region),
+		WantedOwner: string(owner), Project: string(project), MaxRows: limit,
+	})
+	return copiesOf(rows), postgres.Failed("read copies", err)
+}
+
+// CopiesNow reads copies by their keys; those that are gone are missing.
+func (s *Store) CopiesNow(ctx context.Context, keys []fleet.CopyKey) ([]fleet.Object, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	c := columnsOf(keys)
+	rows, err := s.Q.CopiesNow(ctx, db.CopiesNowParams{Regions: c.regions, Kinds: c.kinds, Scopes: c.scopes, Names: c.names})
+	return copiesOf(rows), postgres.Failed("read copies", err)
+}
+
+// SetAside is a change that was not taken.
+type SetAside struct {
+	Key    fleet.CopyKey
+	Reason string
+	At     time.Time
+}
+
+// Quarantined pages through what a peer sent and this region did not take, by key.
+func (s *Store) Quarantined(ctx context.Context, peer fleet.RegionName, after fleet.CopyKey, limit int32) ([]SetAside, error) {
+	rows, err := s.Q.Quarantined(ctx, db.QuarantinedParams{
+		Peer: string(peer), Kind: string(after.Kind), Scope: after.Scope, Name: after.Name, Region: string(after.Region), MaxRows: limit,
+	})
+	out := make([]SetAside, len(rows))
+	for i, r := range rows {
+		out[i] = SetAside{
+			Key:    fleet.CopyKey{Region: fleet.RegionName(r.Region), ObjectKey: fleet.ObjectKey{Kind: fleet.ObjectKind(r.Kind), Scope: r.Scope, Name: r.Name}},
+			Reason: r.Reason, At: r.At,
+		}
+	}
+	return out, postgres.Failed("read what was set aside", err)
+}

@@ -1,0 +1,79 @@
+-- Regions that share. Nothing here is written by a change of a local object, except events.
+
+-- An era that ended, and where: what a watcher has from beyond that place was undone by a restore.
+ALTER TABLE region ADD COLUMN era_id uuid NOT NULL DEFAULT gen_random_uuid();
+CREATE TABLE eras (
+    era      bigint      PRIMARY KEY,
+    id       uuid        NOT NULL,
+    xid      xid8        NOT NULL,
+    seq      bigint      NOT NULL,
+    ended_at timestamptz NOT NULL DEFAULT now()
+);
+
+-- An event of a copy names the region that created the object; '' is this one.
+ALTER TABLE events ADD COLUMN region text NOT NULL DEFAULT '';
+
+-- Read-only copies of what other regions own. An object's name begins with the region that created it, for life.
+CREATE TABLE copies (
+    region         text        NOT NULL,
+    kind           text        NOT NULL,
+    scope          text        NOT NULL,
+    name           text        NOT NULL,
+    owner          text        NOT NULL,
+    -- The order of its states: the owner's epoch, then the number of the owner's event, which rises over eras too.
+    owner_epoch    bigint      NOT NULL,
+    number         bigint      NOT NULL,
+    uid            uuid        NOT NULL,
+    project        text        NOT NULL,
+    labels         jsonb       NOT NULL,
+    generation     bigint      NOT NULL,
+    spec           jsonb       NOT NULL,
+    syncing        jsonb       NOT NULL,
+    created_by     text        NOT NULL,
+    created_at     timestamptz NOT NULL,
+    updated_at     timestamptz NOT NULL,
+    deleting_since timestamptz,
+    event          bigint      NOT NULL, -- the local event of its last change
+    PRIMARY KEY (kind, scope, name, region)
+);
+CREATE INDEX copies_owner ON copies (owner, kind, scope, name, region);
+
+-- What is no longer copied, so that an older state that arrives late does not bring it back (M31).
+CREATE TABLE copy_markers (
+    region      text        NOT NULL,
+    kind        text        NOT NULL,
+    scope       text        NOT NULL,
+    name        text        NOT NULL,
+    owner       text        NOT NULL,
+    owner_epoch bigint      NOT NULL,
+    number      bigint      NOT NULL,
+    reason      text        NOT NULL CHECK (reason IN ('deleted', 'removed', 'moved')),
+    at          timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (kind, scope, name, region)
+);
+CREATE INDEX copy_markers_age ON copy_markers (at);
+
+-- How far this region follows each peer. The position moves in the transaction that writes the copies, for the claim
+-- that holds it only.
+CREATE TABLE region_streams (
+    peer       text        PRIMARY KEY,
+    run        text        NOT NULL,
+    attempt    integer     NOT NULL,
+    position   text        NOT NULL DEFAULT '',
+    applied    bigint      NOT NULL DEFAULT 0, -- changes since the first
+    seen_at    timestamptz NOT NULL DEFAULT now(), -- the claim's holder lived
+    current_at timestamptz                         -- all that the peer had was applied
+);
+
+-- What a peer sent that could not be taken. It holds up nothing else.
+CREATE TABLE quarantine (
+    peer   text        NOT NULL,
+    region text        NOT NULL,
+    kind   text        NOT NULL,
+    scope  text        NOT NULL,
+    name   text        NOT NULL,
+    reason text        NOT NULL,
+    line   jsonb       NOT NULL,
+    at     timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (peer, kind, scope, name, region)
+);

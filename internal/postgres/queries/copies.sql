@@ -1,0 +1,88 @@
+-- name: ClaimStream :one
+INSERT INTO region_streams (peer, run, attempt) VALUES (@peer, @run, @attempt)
+ON CONFLICT (peer) DO UPDATE SET run = excluded.run, attempt = excluded.attempt, seen_at = now()
+RETURNING position;
+
+-- name: HoldStream :one
+SELECT * FROM region_streams WHERE peer = @peer FOR UPDATE;
+
+-- name: MoveStream :exec
+UPDATE region_streams
+SET position = @position, applied = applied + @applied, seen_at = now(), current_at = CASE WHEN @is_current::boolean THEN now() ELSE current_at END
+WHERE peer = @peer;
+
+-- name: SeeStream :execrows
+UPDATE region_streams SET seen_at = now() WHERE peer = @peer AND run = @run AND attempt = @attempt;
+
+-- name: Streams :many
+SELECT s.*, (SELECT count(*) FROM copies c WHERE c.owner = s.peer) AS copies, (SELECT count(*) FROM quarantine q WHERE q.peer = s.peer) AS quarantined,
+       extract(epoch FROM now() - s.seen_at)::float8 AS seen_seconds, coalesce(extract(epoch FROM now() - s.current_at), -1)::float8 AS current_seconds
+FROM region_streams s ORDER BY s.peer;
+
+-- name: CopiesNow :many
+SELECT c.* FROM (SELECT unnest(@regions::text[]) AS region, unnest(@kinds::text[]) AS kind, unnest(@scopes::text[]) AS scope, unnest(@names::text[]) AS name) k
+JOIN copies c ON c.kind = k.kind AND c.scope = k.scope AND c.name = k.name AND c.region = k.region;
+
+-- name: MarkersNow :many
+SELECT m.* FROM (SELECT unnest(@regions::text[]) AS region, unnest(@kinds::text[]) AS kind, unnest(@scopes::text[]) AS scope, unnest(@names::text[]) AS name) k
+JOIN copy_markers m ON m.kind = k.kind AND m.scope = k.scope AND m.name = k.name AND m.region = k.region;
+
+-- name: PutCopies :exec
+INSERT INTO copies (region, kind, scope, name, owner, owner_epoch, number, uid, project, labels, generation, spec, syncing, created_by, created_at,
+    updated_at, deleting_since, event)
+SELECT c.region, c.kind, c.scope, c.name, c.owner, c.owner_epoch, c.number, c.uid, c.project, c.labels, c.generation, c.spec, c.syncing, c.created_by,
+    c.created_at, c.updated_at, c.deleting_since, c.event
+FROM jsonb_populate_recordset(NULL::copies, @rows::jsonb) c
+ON CONFLICT (kind, scope, name, region) DO UPDATE SET
+    owner = excluded.owner, owner_epoch = excluded.owner_epoch, number = excluded.number, uid = excluded.uid, project = excluded.project,
+    labels = excluded.labels, generation = excluded.generation, spec = excluded.spec, syncing = excluded.syncing, created_by = excluded.created_by,
+    created_at = excluded.created_at, updated_at = excluded.updated_at, deleting_since = excluded.deleting_since, event = excluded.event;
+
+-- name: DropCopies :exec
+DELETE FROM copies c
+USING (SELECT unnest(@regions::text[]) AS region, unnest(@kinds::text[]) AS kind, unnest(@scopes::text[]) AS scope, unnest(@names::text[]) AS name) k
+WHERE c.kind = k.kind AND c.scope = k.scope AND c.name = k.name AND c.region = k.region;
+
+-- name: PutMarkers :exec
+INSERT INTO copy_markers (region, kind, scope, name, owner, owner_epoch, number, reason)
+SELECT m.region, m.kind, m.scope, m.name, m.owner, m.owner_epoch, m.number, m.reason
+FROM jsonb_populate_recordset(NULL::copy_markers, @rows::jsonb) m
+ON CONFLICT (kind, scope, name, region) DO UPDATE SET
+    owner = excluded.owner, owner_epoch = excluded.owner_epoch, number = excluded.number, reason = excluded.reason, at = now();
+
+-- name: DropMarkers :exec
+DELETE FROM copy_markers m
+USING (SELECT unnest(@regions::text[]) AS region, unnest(@kinds::text[]) AS kind, unnest(@scopes::text[]) AS scope, unnest(@names::text[]) AS name) k
+WHERE m.kind = k.kind AND m.scope = k.scope AND m.name = k.name AND m.region = k.region;
+
+-- name: PutQuarantine :exec
+INSERT INTO quarantine (peer, region, kind, scope, name, reason, line)
+SELECT @peer, k.region, k.kind, k.scope, k.name, k.reason, k.line
+FROM (SELECT unnest(@regions::text[]) AS region, unnest(@kinds::text[]) AS kind, unnest(@scopes::text[]) AS scope, unnest(@names::text[]) AS name,
+      unnest(@reasons::text[]) AS reason, unnest(@lines::jsonb[]) AS line) k
+ON CONFLICT (peer, kind, scope, name, region) DO UPDATE SET reason = excluded.reason, line = excluded.line, at = now();
+
+-- name: Quarantined :many
+SELECT * FROM quarantine WHERE peer = @peer AND (kind, scope, name, region) > (@kind::text, @scope::text, @name::text, @region::text)
+ORDER BY kind, scope, name, region LIMIT @max_rows;
+
+-- name: AppendCopyEvents :many
+INSERT INTO events (era, type, kind, project, scope, name, uid, generation, actor, before, after, region)
+SELECT r.era, e.type, e.kind, e.project, e.scope, e.name, e.uid, e.generation, @actor, e.before, e.after, e.region
+FROM region r, jsonb_to_recordset(@rows::jsonb) AS e(type text, kind text, project text, scope text, name text, uid uuid, generation bigint, before jsonb, after jsonb, region text)
+RETURNING region, kind, scope, name, seq;
+
+-- name: ListCopies :many
+SELECT * FROM copies
+WHERE kind = @kind AND scope = @scope AND (name, region) > (@after_name::text, @after_region::text)
+  AND (@region::text = '' OR region = @region) AND (@project::text = '' OR project = @project)
+ORDER BY name, region LIMIT @max_rows;
+
+-- name: FindCopies :many
+SELECT * FROM copies WHERE kind = @kind AND scope = @scope AND name = @name AND (@region::text = '' OR region = @region) ORDER BY region LIMIT 2;
+
+-- name: WatchCopies :many
+SELECT * FROM copies
+WHERE (kind, scope, name, region) > (@after_kind::text, @after_scope::text, @after_name::text, @after_region::text)
+  AND (@wanted_owner::text = '' OR owner = @wanted_owner) AND (@project::text = '' OR project = @project)
+ORDER BY kind, scope, name, region LIMIT @max_rows;

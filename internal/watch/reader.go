@@ -1,0 +1,131 @@
+package watch
+
+import (
+	"context"
+	"sort"
+	"sync"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/poke"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+)
+
+const (
+	// readAtOnce is how many events are read, and sent, at a time.
+	readAtOnce = 500
+	// keptEvents is how many events are kept for streams that are a little behind; others read them again.
+	keptEvents = 4 * readAtOnce
+)
+
+// feed is what a reader reads.
+type feed interface {
+	ReadFeed(ctx context.Context, after postgres.Cursor, limit int32) ([]postgres.Event, error)
+	FeedEnd(ctx context.Context) (postgres.Cursor, error)
+}
+
+// Reader reads the feed of changes once for all streams of a server, and only while there is one.
+type Reader struct {
+	feed  feed
+	every time.Duration
+	wake  chan struct{}
+
+	mu      sync.Mutex
+	streams int
+	cancel  context.CancelFunc
+	from    postgres.Cursor // what is kept follows this place
+	kept    []postgres.Event
+	news    chan struct{} // closed when there is more
+	err     error         // of the last reading
+}
+
+// NewReader makes a reader that looks at an interval, and sooner when it is woken.
+func NewReader(f feed, every time.Duration) *Reader {
+	return &Reader{feed: f, every: every, wake: make(chan struct{}, 1), news: make(chan struct{})}
+}
+
+// Wake tells the reader that something was committed.
+func (r *Reader) Wake() { poke.Once(r.wake) }
+
+// join begins to read with the first stream.
+func (r *Reader) join(ctx context.Context) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.streams++; r.streams > 1 {
+		return nil
+	}
+	end, err := r.feed.FeedEnd(ctx)
+	if err != nil {
+		r.streams--
+		return err
+	}
+	r.from, r.kept, r.err = end, nil, nil
+	running, cancel := context.WithCancel(context.Background()) //nolint:gosec // leave cancels it
+	r.cancel = cancel
+	go r.run(running)
+	return nil
+}
+
+func (r *Reader) leave() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.streams--; r.streams == 0 {
+		r.cancel()
+	}
+}
+
+func (r *Reader) run(ctx context.Context) {
+	tick := time.NewTicker(r.every)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		if r.read(ctx) {
+			continue
+		}
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+		case <-r.wake:
+		}
+	}
+}
+
+// read keeps what follows, and reports whether there may be more at once.
+func (r *Reader) read(ctx context.Context) bool {
+	r.mu.Lock()
+	at := r.end()
+	r.mu.Unlock()
+	rows, err := r.feed.ReadFeed(ctx, at, readAtOnce)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.err = err
+	if len(rows) == 0 && err == nil || ctx.Err() != nil {
+		return false
+	}
+	r.kept = append(r.kept, rows...)
+	if over := len(r.kept) - keptEvents; over > 0 {
+		r.from = r.kept[over-1].Cursor
+		r.kept = append([]postgres.Event(nil), r.kept[over:]...)
+	}
+	close(r.news)
+	r.news = make(chan struct{})
+	return len(rows) == readAtOnce
+}
+
+func (r *Reader) end() postgres.Cursor {
+	if n := len(r.kept); n > 0 {
+		return r.kept[n-1].Cursor
+	}
+	return r.from
+}
+
+// after gives at most readAtOnce events after a place; if there is none, it gives a channel that closes when there may be.
+func (r *Reader) after(ctx context.Context, at postgres.Cursor) ([]postgres.Event, <-chan struct{}, error) {
+	r.mu.Lock()
+	news, behind := r.news, at.Before(r.from)
+	i := sort.Search(len(r.kept), func(i int) bool { return at.Before(r.kept[i].Cursor) })
+	rows, err := r.kept[i:min(len(r.kept), i+readAtOnce)], r.err
+	r.mu.Unlock()
+	if behind {
+		rows, err = r.feed.ReadFeed(ctx, at, readAtOnce)
+	}
+	return rows, news, err
+}

@@ -1,0 +1,366 @@
+package watch
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+)
+
+// Source is what a stream reads.
+type Source interface {
+	feed
+	FeedKept(ctx context.Context, after postgres.Cursor) error
+	// EraID is the random id of an era, "" for one that is not known.
+	EraID(ctx context.Context, era int64) (string, error)
+	WatchedObjects(ctx context.Context, after fleet.ObjectKey, region fleet.RegionName, project fleet.ProjectName, limit int32) ([]fleet.Object, error)
+	ObjectsNow(ctx context.Context, keys []fleet.ObjectKey) ([]fleet.Object, error)
+	WatchedCopies(ctx context.Context, after fleet.CopyKey, owner fleet.RegionName, project fleet.ProjectName, limit int32) ([]fleet.Object, error)
+	CopiesNow(ctx context.Context, keys []fleet.CopyKey) ([]fleet.Object, error)
+}
+
+// Filter says what a watch shows. Its zero value shows everything.
+type Filter struct {
+	Kinds []fleet.ObjectKind // none for all
+	// Owner is the region that owns the objects, Region one that has them; "" for any.
+	Owner, Region fleet.RegionName
+	Project       fleet.ProjectName
+}
+
+// Stream is one watch.
+type Stream struct {
+	Source Source
+	Reader *Reader
+	Filter Filter
+	// Self is the region that is watched.
+	Self fleet.RegionName
+	// Snapshots has room for as many as may be sent at a time.
+	Snapshots chan struct{}
+	// View shows an object as the watcher may see it.
+	View func(fleet.Object) api.Object
+	// Send sends lines at once; Beat sends a sign of life.
+	Send func(lines []api.WatchLine) error
+	Beat func() error
+	// BeatEvery is the time between signs of life.
+	BeatEvery time.Duration
+	Stopping  <-chan struct{}
+
+	at  postgres.Cursor
+	era string
+}
+
+const pageOfObjects = 500
+
+// Run sends the snapshot, or what follows a token, and then what changes, until the context ends.
+func (s *Stream) Run(ctx context.Context, after string) error {
+	if err := s.Reader.join(ctx); err != nil {
+		return err
+	}
+	defer s.Reader.leave()
+	resumes, err := s.resume(ctx, after)
+	if err != nil {
+		return err
+	}
+	if !resumes {
+		if err := s.takeTurn(ctx); err != nil {
+			return err
+		}
+	}
+	return s.follow(ctx)
+}
+
+// takeTurn sends the snapshot when few others are sent.
+func (s *Stream) takeTurn(ctx context.Context) error {
+	select {
+	case s.Snapshots <- struct{}{}:
+		defer func() { <-s.Snapshots }()
+		return s.snapshot(ctx)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// resume finds the place after a token. Without one that is good, there is a snapshot.
+func (s *Stream) resume(ctx context.Context, after string) (bool, error) {
+	if after == "" {
+		return false, nil
+	}
+	t, err := parseToken(after)
+	if err != nil {
+		return false, err
+	}
+	reason, err := s.check(ctx, t)
+	if err != nil {
+		return false, err
+	}
+	if reason != "" {
+		return false, s.Send([]api.WatchLine{{Type: api.WatchHardReset, Reason: reason}})
+	}
+	s.at, s.era = t.at, t.era
+	return true, nil
+}
+
+// snapshot sends what there is, page by page, then what changed since the first page, and its size. Pages are read
+// at different times; the changes complete them.
+func (s *Stream) snapshot(ctx context.Context) error {
+	end, err := s.Source.FeedEnd(ctx)
+	if err != nil {
+		return err
+	}
+	s.at = end
+	if s.era, err = s.Source.EraID(ctx, end.Era); err != nil {
+		return err
+	}
+	var sent int64
+	send := func(objects []fleet.Object) error {
+		var lines []api.WatchLine
+		for _, o := range objects {
+			if s.shows(&o) {
+				lines = append(lines, s.line(o))
+			}
+		}
+		sent += int64(len(lines))
+		return s.Send(lines)
+	}
+	if s.Filter.Owner == "" || s.Filter.Owner == s.Self {
+		if err := s.ownPages(ctx, send); err != nil {
+			return err
+		}
+	}
+	if s.Filter.Owner != s.Self {
+		if err := s.copyPages(ctx, send); err != nil {
+			return err
+		}
+	}
+	if end, err = s.Source.FeedEnd(ctx); err != nil {
+		return err
+	}
+	for more := true; more; {
+		rows, err := s.Source.ReadFeed(ctx, s.at, readAtOnce)
+		if err != nil {
+			return err
+		}
+		lines, err := s.changes(ctx, rows)
+		if err != nil {
+			return err
+		}
+		sent += int64(len(lines))
+		if err := s.Send(lines); err != nil {
+			return err
+		}
+		more = len(rows) == readAtOnce && s.at.Before(end)
+	}
+	return s.Send([]api.WatchLine{{Type: api.WatchSnapshotSize, Count: sent}, s.current()})
+}
+
+func (s *Stream) ownPages(ctx context.Context, send func([]fleet.Object) error) error {
+	var after fleet.ObjectKey
+	for {
+		page, err := s.Source.WatchedObjects(ctx, after, s.Filter.Region, s.Filter.Project, pageOfObjects)
+		if err != nil || len(page) == 0 {
+			return err
+		}
+		if err := send(page); err != nil {
+			return err
+		}
+		after = page[len(page)-1].ObjectKey
+	}
+}
+
+func (s *Stream) copyPages(ctx context.Context, send func([]fleet.Object) error) error {
+	var after fleet.CopyKey
+	for {
+		page, err := s.Source.WatchedCopies(ctx, after, s.Filter.Owner, s.Filter.Project, pageOfObjects)
+		if err != nil || len(page) == 0 {
+			return err
+		}
+		if err := send(page); err != nil {
+			return err
+		}
+		last := page[len(page)-1]
+		after = fleet.CopyKey{Region: last.Region, ObjectKey: last.ObjectKey}
+	}
+}
+
+// follow sends what changes. A current line follows whenever all that was committed is sent, so that a watch that
+// breaks resumes near its end.
+func (s *Stream) follow(ctx context.Context) error {
+	beat := time.NewTicker(s.BeatEvery)
+	defer beat.Stop()
+	for {
+		rows, news, err := s.Reader.after(ctx, s.at)
+		if err != nil {
+			return err
+		}
+		lines, err := s.changes(ctx, rows)
+		if err != nil {
+			return err
+		}
+		if len(rows) < readAtOnce && len(rows) > 0 {
+			lines = append(lines, s.current())
+		}
+		if err := s.Send(lines); err != nil {
+			return err
+		}
+		if len(rows) > 0 {
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-s.Stopping:
+			return nil // the watcher resumes at another server
+		case <-news:
+		case <-beat.C:
+			if err := s.Beat(); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (s *Stream) current() api.WatchLine {
+	return api.WatchLine{Type: api.WatchCurrent, Token: token{s.Filter.sum(), s.era, s.at}.String()}
+}
+
+// change is what the feed says of one object: the last event, and whether the watch showed it before.
+type change struct {
+	key   fleet.CopyKey
+	last  postgres.Event
+	shown bool
+}
+
+// changes turns events into lines: each object that changed, once, as it is now.
+func (s *Stream) changes(ctx context.Context, rows []postgres.Event) ([]api.WatchLine, error) {
+	var all []*change
+	byKey := map[fleet.CopyKey]*change{}
+	for _, e := range rows {
+		if e.Cursor.Era != s.at.Era {
+			id, err := s.Source.EraID(ctx, e.Cursor.Era)
+			if err != nil {
+				return nil, err
+			}
+			s.era = id
+		}
+		s.at = e.Cursor
+		if !s.mayShow(e) {
+			continue
+		}
+		key := fleet.CopyKey{Region: fleet.RegionName(e.Region), ObjectKey: e.Key}
+		c := byKey[key]
+		if c == nil {
+			c = &change{key: key}
+			byKey[key] = c
+			all = append(all, c)
+		}
+		c.last = e
+		c.shown = c.shown || s.showed(e)
+	}
+	if len(all) == 0 {
+		return nil, nil
+	}
+	now, err := s.now(ctx, all)
+	if err != nil {
+		return nil, err
+	}
+	var lines []api.WatchLine
+	for _, c := range all {
+		o, is := now[c.key]
+		switch {
+		case is && s.shows(&o):
+			lines = append(lines, s.line(o))
+		case c.shown:
+			lines = append(lines, s.gone(c, is))
+		}
+	}
+	return lines, nil
+}
+
+// mayShow leaves out what no filter needs the present state for.
+func (s *Stream) mayShow(e postgres.Event) bool {
+	if e.Type == "status" || e.Key.Kind.Declared().Title == "" {
+		return false
+	}
+	return (len(s.Filter.Kinds) == 0 || slices.Contains(s.Filter.Kinds, e.Key.Kind)) &&
+		(s.Filter.Project == "" || s.Filter.Project == e.Project)
+}
+
+// replaced is what an event tells of the state that it replaced.
+type replaced struct {
+	Syncing    *fleet.Syncing `json:"syncing"`
+	OwnerEpoch int64          `json:"ownerEpoch"`
+}
+
+func replacedBy(e postgres.Event) (r replaced) {
+	if json.Unmarshal(e.Before, &r) != nil {
+		return replaced{} // there was nothing
+	}
+	return r
+}
+
+// showed reports whether the watch showed what an event replaced.
+func (s *Stream) showed(e postgres.Event) bool {
+	before := replacedBy(e)
+	return before.Syncing != nil && s.shared(*before.Syncing)
+}
+
+func (s *Stream) shared(share fleet.Syncing) bool {
+	return (s.Filter.Owner == "" || share.OwningRegion == string(s.Filter.Owner)) && (s.Filter.Region == "" || share.In(s.Filter.Region))
+}
+
+func (s *Stream) shows(o *fleet.Object) bool {
+	share, err := o.Share()
+	return err == nil && s.shared(share) && (len(s.Filter.Kinds) == 0 || slices.Contains(s.Filter.Kinds, o.Kind)) &&
+		(s.Filter.Project == "" || s.Filter.Project == o.Project)
+}
+
+// now reads objects as they are.
+func (s *Stream) now(ctx context.Context, all []*change) (map[fleet.CopyKey]fleet.Object, error) {
+	var own []fleet.ObjectKey
+	var copied []fleet.CopyKey
+	for _, c := range all {
+		if c.key.Region == "" {
+			own = append(own, c.key.ObjectKey)
+		} else {
+			copied = append(copied, c.key)
+		}
+	}
+	out := make(map[fleet.CopyKey]fleet.Object, len(all))
+	for _, read := range []func() ([]fleet.Object, error){
+		func() ([]fleet.Object, error) { return s.Source.ObjectsNow(ctx, own) },
+		func() ([]fleet.Object, error) { return s.Source.CopiesNow(ctx, copied) },
+	} {
+		objects, err := read()
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range objects {
+			out[fleet.CopyKey{Region: o.Region, ObjectKey: o.ObjectKey}] = o
+		}
+	}
+	return out, nil
+}
+
+func (s *Stream) line(o fleet.Object) api.WatchLine {
+	view := s.View(o)
+	return api.WatchLine{
+		Type: api.WatchObject, Region: string(o.Region), OwnerEpoch: o.Version.OwnerEpoch, Number: o.Version.Number, Object: &view,
+	}
+}
+
+// gone is the line for what the watch shows no more: its version is that of the event by which it went.
+func (s *Stream) gone(c *change, exists bool) api.WatchLine {
+	reason := fleet.CopyDeleted
+	if exists {
+		reason = fleet.CopyRemoved
+	}
+	named := &api.GoneNamed{Kind: string(c.key.Kind), Name: c.key.Name, UID: c.last.UID, Reason: string(reason)}
+	if c.key.Kind.Declared().OfSite {
+		named.Site = c.key.Scope
+	}
+	return api.WatchLine{Type: api.WatchGone, Region: string(c.key.Region), OwnerEpoch: replacedBy(c.last).OwnerEpoch, Number: c.last.Cursor.Seq, Gone: named}
+}
