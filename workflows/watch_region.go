@@ -39,7 +39,7 @@ var regions *activities.Regions
 func WatchRegion(ctx workflow.Context, in WatchRegionInput) error {
 	ctx = workflow.WithActivityOptions(ctx, watchOptions())
 	for range turnsOfRun {
-		var turn activities.Followed
+		var turn fleet.Followed
 		err := workflow.ExecuteActivity(ctx, regions.FollowPeer, activities.FollowPeer{Peer: in.Peer}).Get(ctx, &turn)
 		switch {
 		case ctx.Err() != nil:

@@ -19,8 +19,12 @@ func sharedBy(owner string, regions ...string) *fleet.Object {
 // M16, M27, M29, M31, M40
 func TestCopy(t *testing.T) {
 	t.Parallel()
-	at := func(epoch, number int64) fleet.CopyVersion { return fleet.CopyVersion{OwnerEpoch: epoch, Number: number} }
-	held := func(owner fleet.RegionName, v fleet.CopyVersion) decide.HeldCopy { return decide.HeldCopy{Known: true, Owner: owner, Version: v} }
+	at := func(epoch, number int64) fleet.CopyVersion {
+		return fleet.CopyVersion{OwnerEpoch: epoch, Number: number}
+	}
+	held := func(owner fleet.RegionName, v fleet.CopyVersion) decide.HeldCopy {
+		return decide.HeldCopy{Known: true, Owner: owner, Version: v}
+	}
 	for name, c := range map[string]struct {
 		region fleet.RegionName
 		object *fleet.Object

@@ -66,3 +66,34 @@ func (o *Object) Share() (Syncing, error) {
 func (s Syncing) In(r RegionName) bool {
 	return s.OwningRegion == string(r) || slices.Contains(s.Regions, string(r))
 }
+
+// StreamClaim is the right to write what a peer sends. The one with the highest number counts.
+type StreamClaim struct {
+	Peer   RegionName
+	Number int64
+}
+
+// CopySet is a part of what a peer sent, at most 500 changes, and the place after it: "" where the peer named none yet.
+type CopySet struct {
+	Claim    StreamClaim
+	Changes  []CopyChange
+	Position string
+	// Current: the peer had nothing more.
+	Current bool
+}
+
+// CopiesApplied counts what became of changes.
+type CopiesApplied struct {
+	Written int `json:"written"`
+	Ended   int `json:"ended"`
+	Kept    int `json:"kept,omitempty"`    // older than what was there
+	Refused int `json:"refused,omitempty"` // set aside, with a reason
+}
+
+// Followed is what one turn did that follows a peer.
+type Followed struct {
+	CopiesApplied
+	Streams int    `json:"streams"`          // how often the stream was opened
+	Left    bool   `json:"left,omitempty"`   // the region is no peer any more, or a disabled one
+	Reason  string `json:"reason,omitempty"` // why the last stream ended
+}

@@ -75,8 +75,8 @@ func newServer(d Deps) (*server, error) {
 		}),
 		streams: newVigil(d.Store, "event streams", maxEventStreams), waits: newVigil(d.Store, "waits", maxWaits),
 		uploading: serve.NewMemory(maxUploads*postgres.ChunkSize, uploadShare*postgres.ChunkSize, c.Stall),
-		watched: watch.NewReader(d.Store, watchPoll), snapshots: make(chan struct{}, maxSnapshots), region: d.Region,
-		idlePoll:  250 * time.Millisecond, keepAlive: 15 * time.Second, stopping: d.Stopping,
+		watched:   watch.NewReader(d.Store, watchPoll), snapshots: make(chan struct{}, maxSnapshots), region: d.Region,
+		idlePoll: 250 * time.Millisecond, keepAlive: 15 * time.Second, stopping: d.Stopping,
 	}
 	if err := s.Measure(s.streaming); err != nil {
 		return nil, err

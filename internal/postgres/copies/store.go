@@ -19,54 +19,34 @@ type Store struct{ *postgres.Store }
 // On is the area on a kernel.
 func On(s *postgres.Store) *Store { return &Store{s} }
 
-// Claim is the right of one attempt of one run to write what a peer sends. The newest claim counts.
-type Claim struct {
-	Peer    fleet.RegionName
-	Run     string
-	Attempt int32
+// ClaimStream takes the stream of a peer over for a run; earlier claims count no more.
+func (s *Store) ClaimStream(ctx context.Context, peer fleet.RegionName, run string) (fleet.StreamClaim, error) {
+	number, err := s.Q.ClaimStream(ctx, db.ClaimStreamParams{Peer: string(peer), Run: run})
+	return fleet.StreamClaim{Peer: peer, Number: number}, postgres.Failed("claim the stream of "+string(peer), err)
 }
 
-// ClaimStream takes the stream of a peer over, and gives the place from which to follow it, "" for the beginning.
-func (s *Store) ClaimStream(ctx context.Context, c Claim) (position string, err error) {
-	position, err = s.Q.ClaimStream(ctx, db.ClaimStreamParams{Peer: string(c.Peer), Run: c.Run, Attempt: c.Attempt})
-	return position, postgres.Failed("claim the stream of "+string(c.Peer), err)
-}
-
-// SeeStream notes that the holder of a claim lives; it is stale for a claim that another has replaced.
-func (s *Store) SeeStream(ctx context.Context, c Claim) error {
-	n, err := s.Q.SeeStream(ctx, db.SeeStreamParams{Peer: string(c.Peer), Run: c.Run, Attempt: c.Attempt})
-	if err == nil && n == 0 {
-		return lostClaim(c)
+// SeeStream notes that the holder of a claim lives, and gives the place from which to follow the peer, "" for the
+// beginning. It is stale for a claim that another has replaced.
+func (s *Store) SeeStream(ctx context.Context, c fleet.StreamClaim) (position string, err error) {
+	position, err = s.Q.SeeStream(ctx, db.SeeStreamParams{Peer: string(c.Peer), Claim: c.Number})
+	if postgres.NoRows(err) {
+		return "", lostClaim(c)
 	}
-	return postgres.Failed("keep the stream of "+string(c.Peer), err)
+	return position, postgres.Failed("keep the stream of "+string(c.Peer), err)
 }
 
-func lostClaim(c Claim) error {
+func lostClaim(c fleet.StreamClaim) error {
 	return fleet.Errorf(fleet.Stale, "another run follows region %s now", c.Peer)
 }
 
-// Set is a part of what a peer sent, at most 500 changes, and the place after it: "" where the peer named none yet.
-type Set struct {
-	Claim    Claim
-	Changes  []fleet.CopyChange
-	Position string
-	// Current: the peer had nothing more.
-	Current bool
-}
-
-// Applied counts what became of a set.
-type Applied struct {
-	Written, Ended, Kept, Refused int
-}
-
-// Apply writes a set and moves the position, in one transaction and for the newest claim only: a server that was paused
+// ApplyCopies writes a set and moves the position, in one transaction and for the newest claim only: a server that was paused
 // and wakes writes nothing.
-func (s *Store) Apply(ctx context.Context, in Set) (Applied, error) {
-	var done Applied
+func (s *Store) ApplyCopies(ctx context.Context, in fleet.CopySet) (fleet.CopiesApplied, error) {
+	var done fleet.CopiesApplied
 	err := s.Tx(ctx, "apply what region "+string(in.Claim.Peer)+" sent", func(q *db.Queries) error {
-		done = Applied{}
-		held, err := q.HoldStream(ctx, string(in.Claim.Peer))
-		if postgres.NoRows(err) || err == nil && (held.Run != in.Claim.Run || held.Attempt != in.Claim.Attempt) {
+		done = fleet.CopiesApplied{}
+		held, err := q.HoldStream(ctx, db.HoldStreamParams{Peer: string(in.Claim.Peer), Claim: in.Claim.Number})
+		if postgres.NoRows(err) {
 			return lostClaim(in.Claim)
 		}
 		if err != nil {
@@ -89,13 +69,13 @@ func (s *Store) Apply(ctx context.Context, in Set) (Applied, error) {
 type applying struct {
 	q    *db.Queries
 	self fleet.RegionName
-	in   Set
+	in   fleet.CopySet
 
 	copies map[fleet.CopyKey]fleet.Object
 	held   map[fleet.CopyKey]decide.HeldCopy
 }
 
-func (a *applying) run(ctx context.Context) (done Applied, err error) {
+func (a *applying) run(ctx context.Context) (done fleet.CopiesApplied, err error) {
 	newest := newestOf(a.in.Changes)
 	if len(newest) == 0 {
 		return done, nil
@@ -190,7 +170,9 @@ func (a *applying) read(ctx context.Context, changes []fleet.CopyChange) error {
 	return nil
 }
 
-func keyOf(o fleet.Object) fleet.CopyKey { return fleet.CopyKey{Region: o.Region, ObjectKey: o.ObjectKey} }
+func keyOf(o fleet.Object) fleet.CopyKey {
+	return fleet.CopyKey{Region: o.Region, ObjectKey: o.ObjectKey}
+}
 
 // copyOf is a row as an object.
 func copyOf(r db.Copy) fleet.Object {

@@ -58,22 +58,21 @@ func (q *Queries) AppendCopyEvents(ctx context.Context, arg AppendCopyEventsPara
 }
 
 const claimStream = `-- name: ClaimStream :one
-INSERT INTO region_streams (peer, run, attempt) VALUES ($1, $2, $3)
-ON CONFLICT (peer) DO UPDATE SET run = excluded.run, attempt = excluded.attempt, seen_at = now()
-RETURNING position
+INSERT INTO region_streams (peer, run) VALUES ($1, $2)
+ON CONFLICT (peer) DO UPDATE SET run = excluded.run, claim = region_streams.claim + 1, seen_at = now()
+RETURNING claim
 `
 
 type ClaimStreamParams struct {
-	Peer    string
-	Run     string
-	Attempt int32
+	Peer string
+	Run  string
 }
 
-func (q *Queries) ClaimStream(ctx context.Context, arg ClaimStreamParams) (string, error) {
-	row := q.db.QueryRow(ctx, claimStream, arg.Peer, arg.Run, arg.Attempt)
-	var position string
-	err := row.Scan(&position)
-	return position, err
+func (q *Queries) ClaimStream(ctx context.Context, arg ClaimStreamParams) (int64, error) {
+	row := q.db.QueryRow(ctx, claimStream, arg.Peer, arg.Run)
+	var claim int64
+	err := row.Scan(&claim)
+	return claim, err
 }
 
 const copiesNow = `-- name: CopiesNow :many
@@ -234,16 +233,21 @@ func (q *Queries) FindCopies(ctx context.Context, arg FindCopiesParams) ([]Copy,
 }
 
 const holdStream = `-- name: HoldStream :one
-SELECT peer, run, attempt, position, applied, seen_at, current_at FROM region_streams WHERE peer = $1 FOR UPDATE
+SELECT peer, claim, run, position, applied, seen_at, current_at FROM region_streams WHERE peer = $1 AND claim = $2 FOR UPDATE
 `
 
-func (q *Queries) HoldStream(ctx context.Context, peer string) (RegionStream, error) {
-	row := q.db.QueryRow(ctx, holdStream, peer)
+type HoldStreamParams struct {
+	Peer  string
+	Claim int64
+}
+
+func (q *Queries) HoldStream(ctx context.Context, arg HoldStreamParams) (RegionStream, error) {
+	row := q.db.QueryRow(ctx, holdStream, arg.Peer, arg.Claim)
 	var i RegionStream
 	err := row.Scan(
 		&i.Peer,
+		&i.Claim,
 		&i.Run,
-		&i.Attempt,
 		&i.Position,
 		&i.Applied,
 		&i.SeenAt,
@@ -497,34 +501,32 @@ func (q *Queries) Quarantined(ctx context.Context, arg QuarantinedParams) ([]Qua
 	return items, nil
 }
 
-const seeStream = `-- name: SeeStream :execrows
-UPDATE region_streams SET seen_at = now() WHERE peer = $1 AND run = $2 AND attempt = $3
+const seeStream = `-- name: SeeStream :one
+UPDATE region_streams SET seen_at = now() WHERE peer = $1 AND claim = $2 RETURNING position
 `
 
 type SeeStreamParams struct {
-	Peer    string
-	Run     string
-	Attempt int32
+	Peer  string
+	Claim int64
 }
 
-func (q *Queries) SeeStream(ctx context.Context, arg SeeStreamParams) (int64, error) {
-	result, err := q.db.Exec(ctx, seeStream, arg.Peer, arg.Run, arg.Attempt)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+func (q *Queries) SeeStream(ctx context.Context, arg SeeStreamParams) (string, error) {
+	row := q.db.QueryRow(ctx, seeStream, arg.Peer, arg.Claim)
+	var position string
+	err := row.Scan(&position)
+	return position, err
 }
 
 const streams = `-- name: Streams :many
-SELECT s.peer, s.run, s.attempt, s.position, s.applied, s.seen_at, s.current_at, (SELECT count(*) FROM copies c WHERE c.owner = s.peer) AS copies, (SELECT count(*) FROM quarantine q WHERE q.peer = s.peer) AS quarantined,
+SELECT s.peer, s.claim, s.run, s.position, s.applied, s.seen_at, s.current_at, (SELECT count(*) FROM copies c WHERE c.owner = s.peer) AS copies, (SELECT count(*) FROM quarantine q WHERE q.peer = s.peer) AS quarantined,
        extract(epoch FROM now() - s.seen_at)::float8 AS seen_seconds, coalesce(extract(epoch FROM now() - s.current_at), -1)::float8 AS current_seconds
 FROM region_streams s ORDER BY s.peer
 `
 
 type StreamsRow struct {
 	Peer           string
+	Claim          int64
 	Run            string
-	Attempt        int32
 	Position       string
 	Applied        int64
 	SeenAt         time.Time
@@ -546,8 +548,8 @@ func (q *Queries) Streams(ctx context.Context) ([]StreamsRow, error) {
 		var i StreamsRow
 		if err := rows.Scan(
 			&i.Peer,
+			&i.Claim,
 			&i.Run,
-			&i.Attempt,
 			&i.Position,
 			&i.Applied,
 			&i.SeenAt,

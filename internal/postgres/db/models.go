@@ -628,8 +628,8 @@ type RegionSecret struct {
 
 type RegionStream struct {
 	Peer      string
+	Claim     int64
 	Run       string
-	Attempt   int32
 	Position  string
 	Applied   int64
 	SeenAt    time.Time

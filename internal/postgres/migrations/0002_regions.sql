@@ -57,8 +57,8 @@ CREATE INDEX copy_markers_age ON copy_markers (at);
 -- that holds it only.
 CREATE TABLE region_streams (
     peer       text        PRIMARY KEY,
-    run        text        NOT NULL,
-    attempt    integer     NOT NULL,
+    claim      bigint      NOT NULL DEFAULT 1, -- the number of the newest
+    run        text        NOT NULL,           -- that made it
     position   text        NOT NULL DEFAULT '',
     applied    bigint      NOT NULL DEFAULT 0, -- changes since the first
     seen_at    timestamptz NOT NULL DEFAULT now(), -- the claim's holder lived

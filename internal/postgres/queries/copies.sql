@@ -1,18 +1,18 @@
 -- name: ClaimStream :one
-INSERT INTO region_streams (peer, run, attempt) VALUES (@peer, @run, @attempt)
-ON CONFLICT (peer) DO UPDATE SET run = excluded.run, attempt = excluded.attempt, seen_at = now()
-RETURNING position;
+INSERT INTO region_streams (peer, run) VALUES (@peer, @run)
+ON CONFLICT (peer) DO UPDATE SET run = excluded.run, claim = region_streams.claim + 1, seen_at = now()
+RETURNING claim;
 
 -- name: HoldStream :one
-SELECT * FROM region_streams WHERE peer = @peer FOR UPDATE;
+SELECT * FROM region_streams WHERE peer = @peer AND claim = @claim FOR UPDATE;
 
 -- name: MoveStream :exec
 UPDATE region_streams
 SET position = @position, applied = applied + @applied, seen_at = now(), current_at = CASE WHEN @is_current::boolean THEN now() ELSE current_at END
 WHERE peer = @peer;
 
--- name: SeeStream :execrows
-UPDATE region_streams SET seen_at = now() WHERE peer = @peer AND run = @run AND attempt = @attempt;
+-- name: SeeStream :one
+UPDATE region_streams SET seen_at = now() WHERE peer = @peer AND claim = @claim RETURNING position;
 
 -- name: Streams :many
 SELECT s.*, (SELECT count(*) FROM copies c WHERE c.owner = s.peer) AS copies, (SELECT count(*) FROM quarantine q WHERE q.peer = s.peer) AS quarantined,

@@ -1,0 +1,354 @@
+package region
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/internal/compose"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/store"
+	"github.com/holdfast-io/holdfast/internal/testkit"
+	"github.com/holdfast-io/holdfast/internal/watch"
+)
+
+// sharing is a region of several: its store, and the stream that it serves to the others.
+type sharing struct {
+	name  fleet.RegionName
+	store *store.Store
+	raw   *pgxpool.Pool
+	web   *httptest.Server
+}
+
+// mesh is regions whose links can be cut.
+type mesh struct {
+	t       *testing.T
+	regions map[fleet.RegionName]*sharing
+
+	mu   sync.Mutex
+	cuts map[[2]fleet.RegionName]context.CancelFunc // ends the streams of a link; nil: it is cut
+	cut  map[[2]fleet.RegionName]bool
+}
+
+func newMesh(t *testing.T, names ...fleet.RegionName) *mesh {
+	t.Helper()
+	m := &mesh{t: t, regions: map[fleet.RegionName]*sharing{}, cuts: map[[2]fleet.RegionName]context.CancelFunc{}, cut: map[[2]fleet.RegionName]bool{}}
+	for _, name := range names {
+		url := testkit.DatabaseURL(t)
+		s, err := store.Open(t.Context(), url, string(name))
+		require.NoError(t, err)
+		t.Cleanup(s.Close)
+		raw, err := pgxpool.New(t.Context(), url)
+		require.NoError(t, err)
+		t.Cleanup(raw.Close)
+		h, err := httpapi.New(httpapi.Deps{
+			Store: s, Waker: noWaker{}, NodeStarted: func(context.Context, fleet.NodeName) error { return nil },
+			Flatten: compose.NewBudget(1 << 20), Region: string(name), PendingTTL: time.Minute, OperationLimit: time.Minute,
+			Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		})
+		require.NoError(t, err)
+		web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if err := h.WatchAs(r.Context(), fleet.RegionName(r.Header.Get("Peer")), w, r.URL.Query().Get("after")); err != nil {
+				http.Error(w, err.Error(), http.StatusInternalServerError)
+			}
+		}))
+		t.Cleanup(web.Close)
+		m.regions[name] = &sharing{name, s, raw, web}
+	}
+	return m
+}
+
+// from is how one region reaches the others.
+type from struct {
+	*mesh
+	self fleet.RegionName
+}
+
+func (f from) Watch(ctx context.Context, peer fleet.RegionName, after string) (io.ReadCloser, error) {
+	link := [2]fleet.RegionName{f.self, peer}
+	ctx, cancel := context.WithCancel(ctx)
+	f.mu.Lock()
+	cut := f.cut[link]
+	f.cuts[link] = cancel
+	f.mu.Unlock()
+	if cut {
+		cancel()
+		return nil, fleet.Errorf(fleet.Unavailable, "the link is cut")
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, f.regions[peer].web.URL+"?after="+url.QueryEscape(after), nil)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	req.Header.Set("Peer", string(f.self))
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		cancel()
+		return nil, fleet.Errorf(fleet.Unavailable, "reach %s: %w", peer, err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		_ = resp.Body.Close()
+		cancel()
+		return nil, fleet.Errorf(fleet.Unavailable, "%s answers %s", peer, resp.Status)
+	}
+	return &ended{resp.Body, cancel}, nil
+}
+
+type ended struct {
+	io.ReadCloser
+	cancel context.CancelFunc
+}
+
+func (e *ended) Close() error { e.cancel(); return e.ReadCloser.Close() }
+
+func (m *mesh) setCut(link [2]fleet.RegionName, cut bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.cut[link] = cut
+	if end := m.cuts[link]; cut && end != nil {
+		end()
+	}
+}
+
+// follow has each region follow each other one, in short turns, until the context ends.
+func (m *mesh) follow(ctx context.Context) (wait func()) {
+	var all sync.WaitGroup
+	for self, r := range m.regions {
+		f := &watch.Follower{
+			Store: r.store, Peers: from{m, self}, Log: slog.New(slog.DiscardHandler),
+			Turn: 700 * time.Millisecond, Beat: 50 * time.Millisecond, Silence: 20 * time.Second, Retry: 50 * time.Millisecond,
+		}
+		for peer := range m.regions {
+			if peer == self {
+				continue
+			}
+			all.Go(func() {
+				for ctx.Err() == nil {
+					_, err := f.Follow(ctx, peer, "run", func(fleet.Followed) {})
+					if err != nil && !errors.Is(err, context.Canceled) && fleet.KindOf(err) != fleet.Stale && ctx.Err() == nil {
+						m.t.Errorf("%s follows %s: %v", self, peer, err)
+						return
+					}
+				}
+			})
+		}
+	}
+	return all.Wait
+}
+
+// share writes which regions have an object, as a policy would.
+func (m *mesh) share(owner fleet.RegionName, name string, regions ...string) {
+	m.t.Helper()
+	syncing, err := json.Marshal(fleet.Syncing{OwningRegion: string(owner), Regions: regions})
+	require.NoError(m.t, err)
+	err = pgx.BeginFunc(m.t.Context(), m.regions[owner].raw, func(tx pgx.Tx) error {
+		_, err := tx.Exec(m.t.Context(), `SELECT pg_advisory_xact_lock($1)`, postgres.LockID(fleet.ObjectKey{Kind: fleet.KindProject, Name: name}))
+		if err != nil {
+			return err
+		}
+		_, err = tx.Exec(m.t.Context(), `WITH o AS (SELECT * FROM objects WHERE kind = 'project' AND name = $1), e AS (
+			INSERT INTO events (era, type, kind, project, scope, name, uid, generation, actor, before, after)
+			SELECT 1, 'updated', kind, project, scope, name, uid, generation, 'test', jsonb_build_object('spec', spec, 'syncing', syncing, 'ownerEpoch', 1),
+			jsonb_build_object('spec', spec, 'syncing', $2::jsonb, 'ownerEpoch', 1) FROM o RETURNING seq)
+			UPDATE objects SET syncing = $2, resource_version = (SELECT seq FROM e) WHERE kind = 'project' AND name = $1`, name, syncing)
+		return err
+	})
+	require.NoError(m.t, err)
+}
+
+// state is what regions have: of each object of the owners that it is for, its content.
+func (m *mesh) owed(of fleet.RegionName) map[string]string {
+	m.t.Helper()
+	out := map[string]string{}
+	for owner, r := range m.regions {
+		if owner == of {
+			continue
+		}
+		rows, err := r.store.WatchedObjects(m.t.Context(), fleet.ObjectKey{}, of, "", 10_000)
+		require.NoError(m.t, err)
+		for _, o := range rows {
+			out[string(owner)+"/"+o.ObjectKey.String()] = content(o)
+		}
+	}
+	return out
+}
+
+func (m *mesh) held(of fleet.RegionName) map[string]string {
+	m.t.Helper()
+	out := map[string]string{}
+	rows, err := m.regions[of].store.WatchedCopies(m.t.Context(), fleet.CopyKey{}, "", "", 10_000)
+	require.NoError(m.t, err)
+	for _, o := range rows {
+		out[string(o.Region)+"/"+o.ObjectKey.String()] = content(o)
+	}
+	return out
+}
+
+func content(o fleet.Object) string {
+	labels, _ := json.Marshal(o.Labels)
+	return fmt.Sprintf("%s %d %d %s %s %s %s", o.UID, o.Generation, o.Version.Number, labels, o.Spec, o.Syncing, o.CreatedAt.UTC().Format(time.RFC3339Nano))
+}
+
+// settle waits until every region has what it is to have, byte for byte, and nothing else.
+func (m *mesh) settle(what string) {
+	m.t.Helper()
+	for name := range m.regions {
+		require.Eventually(m.t, func() bool { return maps.Equal(m.owed(name), m.held(name)) }, 30*time.Second, 10*time.Millisecond,
+			"%s: %s has not what it is to have", what, name)
+	}
+}
+
+func (m *mesh) put(region fleet.RegionName, name string, labels map[string]string) {
+	m.t.Helper()
+	_, err := m.regions[region].store.Declare(m.t.Context(), postgres.Write{
+		Request: postgres.Request{Actor: "test", Project: fleet.ProjectName(name)}, Key: fleet.ObjectKey{Kind: fleet.KindProject, Name: name}, Labels: labels,
+	}, fleet.ProjectSpec{})
+	require.NoError(m.t, err)
+}
+
+func (m *mesh) remove(region fleet.RegionName, name string) {
+	m.t.Helper()
+	_, err := m.regions[region].store.DeleteDeclared(m.t.Context(), postgres.Write{
+		Request: postgres.Request{Actor: "test"}, Key: fleet.ObjectKey{Kind: fleet.KindProject, Name: name},
+	})
+	if err != nil {
+		require.Equal(m.t, fleet.NotFound, fleet.KindOf(err))
+	}
+}
+
+// M14, M16, M18, M20, M27, M29, M31, M35, M40, X24: regions that write, share, take back, delete and lose their links at
+// random have in the end what they are to have, and nothing else.
+func TestRegionsShare(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t, "eu", "us", "ap")
+	names := slices.Sorted(maps.Keys(m.regions))
+	ctx, cancel := context.WithCancel(t.Context())
+	wait := m.follow(ctx)
+	defer func() { cancel(); wait() }()
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a test's choices
+	pick := func() fleet.RegionName { return names[random.IntN(len(names))] }
+	for round := range 5 {
+		for range 40 {
+			owner, name := pick(), fmt.Sprintf("p%d", random.IntN(6))
+			switch random.IntN(8) {
+			case 0, 1:
+				m.put(owner, name, map[string]string{"v": fmt.Sprint(random.IntN(1000))})
+			case 2, 3, 4:
+				regions := []string{string(owner)}
+				for _, other := range names {
+					if other != owner && random.IntN(2) == 0 {
+						regions = append(regions, string(other))
+					}
+				}
+				m.share(owner, name, regions...)
+			case 5:
+				m.remove(owner, name)
+			case 6:
+				m.setCut([2]fleet.RegionName{owner, pick()}, true)
+			case 7:
+				m.setCut([2]fleet.RegionName{owner, pick()}, false)
+			}
+		}
+		for _, a := range names {
+			for _, b := range names {
+				m.setCut([2]fleet.RegionName{a, b}, false)
+			}
+		}
+		m.settle(fmt.Sprintf("round %d", round))
+	}
+	for name, r := range m.regions {
+		streams, err := r.store.Streams(t.Context())
+		require.NoError(t, err)
+		for _, s := range streams {
+			require.Zero(t, s.Quarantined, "%s follows %s", name, s.Peer)
+		}
+	}
+}
+
+// M31, X23: a turn that was replaced writes nothing.
+func TestStreamClaims(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t, "eu", "us")
+	us := m.regions["us"].store
+	old, err := us.ClaimStream(t.Context(), "eu", "run-1")
+	require.NoError(t, err)
+	newer, err := us.ClaimStream(t.Context(), "eu", "run-1")
+	require.NoError(t, err)
+	syncing, err := json.Marshal(fleet.Syncing{OwningRegion: "eu", Regions: []string{"eu", "us"}})
+	require.NoError(t, err)
+	set := fleet.CopySet{Claim: old, Position: "there", Changes: []fleet.CopyChange{{
+		Key:     fleet.CopyKey{Region: "eu", ObjectKey: fleet.ObjectKey{Kind: fleet.KindProject, Name: "one"}},
+		Version: fleet.CopyVersion{OwnerEpoch: 1, Number: 7},
+		Object: &fleet.Object{
+			ObjectKey: fleet.ObjectKey{Kind: fleet.KindProject, Name: "one"}, UID: "6f9619ff-8b86-4011-b42d-00c04fc964ff", Project: "one",
+			Generation: 1, Spec: json.RawMessage(`{}`), Syncing: syncing, CreatedBy: "test",
+		},
+	}}}
+	_, err = us.ApplyCopies(t.Context(), set)
+	require.Equal(t, fleet.Stale, fleet.KindOf(err))
+	_, err = us.SeeStream(t.Context(), old)
+	require.Equal(t, fleet.Stale, fleet.KindOf(err))
+	require.Empty(t, m.held("us"))
+	set.Claim = newer
+	done, err := us.ApplyCopies(t.Context(), set)
+	require.NoError(t, err)
+	require.Equal(t, fleet.CopiesApplied{Written: 1}, done)
+	position, err := us.SeeStream(t.Context(), newer)
+	require.NoError(t, err)
+	require.Equal(t, "there", position)
+	done, err = us.ApplyCopies(t.Context(), set)
+	require.NoError(t, err)
+	require.Equal(t, fleet.CopiesApplied{Kept: 1}, done, "the same again changes nothing")
+}
+
+// M16: what a peer does not own, or says wrongly, is set aside, and holds up nothing else.
+func TestQuarantine(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t, "eu", "us")
+	us := m.regions["us"].store
+	claim, err := us.ClaimStream(t.Context(), "eu", "run-1")
+	require.NoError(t, err)
+	change := func(region fleet.RegionName, name, owner string) fleet.CopyChange {
+		syncing, err := json.Marshal(fleet.Syncing{OwningRegion: owner, Regions: []string{owner, "us"}})
+		require.NoError(t, err)
+		key := fleet.ObjectKey{Kind: fleet.KindProject, Name: name}
+		return fleet.CopyChange{
+			Key: fleet.CopyKey{Region: region, ObjectKey: key}, Version: fleet.CopyVersion{OwnerEpoch: 1, Number: 7},
+			Object: &fleet.Object{
+				ObjectKey: key, UID: "6f9619ff-8b86-4011-b42d-00c04fc964ff", Project: "one", Generation: 1, Spec: json.RawMessage(`{}`),
+				Syncing: syncing, CreatedBy: "test",
+			},
+		}
+	}
+	done, err := us.ApplyCopies(t.Context(), fleet.CopySet{Claim: claim, Position: "there", Changes: []fleet.CopyChange{
+		change("eu", "good", "eu"), change("ap", "foreign", "ap"), change("us", "mine", "us"),
+	}})
+	require.NoError(t, err)
+	require.Equal(t, fleet.CopiesApplied{Written: 1, Refused: 2}, done)
+	aside, err := us.Quarantined(t.Context(), "eu", fleet.CopyKey{}, 10)
+	require.NoError(t, err)
+	require.Len(t, aside, 2)
+	require.Equal(t, "ap/project/foreign not_its_owner", aside[0].Key.String()+" "+aside[0].Reason)
+	require.Equal(t, "us/project/mine own_object", aside[1].Key.String()+" "+aside[1].Reason)
+	require.Len(t, m.held("us"), 1)
+}

@@ -1,0 +1,258 @@
+package watch
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/pause"
+)
+
+// copyStore keeps the copies of what peers own.
+type copyStore interface {
+	ClaimStream(ctx context.Context, peer fleet.RegionName, run string) (fleet.StreamClaim, error)
+	// SeeStream is stale for a claim that another has replaced.
+	SeeStream(ctx context.Context, c fleet.StreamClaim) (position string, err error)
+	ApplyCopies(ctx context.Context, s fleet.CopySet) (fleet.CopiesApplied, error)
+}
+
+// Peers are the other regions.
+type Peers interface {
+	// Watch opens the stream of a peer after a position. It is not_found for a region that is no peer, or a disabled one.
+	Watch(ctx context.Context, peer fleet.RegionName, after string) (io.ReadCloser, error)
+}
+
+// Follower applies what peers change.
+type Follower struct {
+	Store copyStore
+	Peers Peers
+	Log   *slog.Logger
+	// Turn is how long one call follows a peer, Beat the time between its signs of life, Silence how long a stream may say
+	// nothing, Retry the longest pause between two attempts to reach a peer.
+	Turn, Beat, Silence, Retry time.Duration
+}
+
+// Follow applies what a peer changes, for one turn. A stream that breaks is opened again behind what was applied. It
+// claims once: a server that was paused meanwhile finds that another turn has replaced it.
+func (r *Follower) Follow(ctx context.Context, peer fleet.RegionName, run string, beat func(fleet.Followed)) (fleet.Followed, error) {
+	claim, err := r.Store.ClaimStream(ctx, peer, run)
+	if err != nil {
+		return fleet.Followed{}, err
+	}
+	f := &following{Follower: r, claim: claim, tell: beat}
+	turn, cancel := context.WithTimeout(ctx, r.Turn)
+	defer cancel()
+	turn, end := context.WithCancelCause(turn)
+	defer end(nil)
+	go f.live(turn, end)
+	err = f.run(turn)
+	if cause := context.Cause(turn); fleet.KindOf(cause) == fleet.Stale {
+		err = cause
+	}
+	return f.counts(), errors.Join(err, ctx.Err())
+}
+
+const (
+	firstRetry = 200 * time.Millisecond
+	// maxLine is the longest line that a peer may send, in bytes.
+	maxLine = 16 << 20
+	// applyAtOnce is how many changes are applied in one transaction.
+	applyAtOnce = 500
+)
+
+// following is one turn under way.
+type following struct {
+	*Follower
+	claim fleet.StreamClaim
+	tell  func(fleet.Followed)
+
+	mu   sync.Mutex
+	done fleet.Followed
+}
+
+func (f *following) counts() fleet.Followed {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.done
+}
+
+func (f *following) count(change func(*fleet.Followed)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change(&f.done)
+}
+
+// live gives signs of life, and ends the turn when another has replaced it.
+func (f *following) live(ctx context.Context, end context.CancelCauseFunc) {
+	tick := time.NewTicker(f.Beat)
+	defer tick.Stop()
+	for {
+		f.tell(f.counts())
+		if _, err := f.Store.SeeStream(ctx, f.claim); fleet.KindOf(err) == fleet.Stale {
+			end(err)
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// run opens the stream until the turn is over, or the region is no peer any more.
+func (f *following) run(ctx context.Context) error {
+	for wait := firstRetry; ; wait = min(2*wait, f.Retry) {
+		took, err := f.open(ctx)
+		switch kind := fleet.KindOf(err); {
+		case kind == fleet.NotFound:
+			f.count(func(c *fleet.Followed) { c.Left = true })
+			return nil
+		case kind == fleet.Stale:
+			return err
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			f.count(func(c *fleet.Followed) { c.Reason = string(kind) })
+			f.Log.Info("the stream of a peer broke", "peer", f.claim.Peer, "err", err)
+		}
+		if took {
+			wait = firstRetry
+		}
+		if pause.For(ctx, wait) != nil {
+			return nil
+		}
+	}
+}
+
+// open follows the peer's stream to its end, and reports whether anything was applied.
+func (f *following) open(ctx context.Context) (took bool, err error) {
+	position, err := f.Store.SeeStream(ctx, f.claim)
+	if err != nil {
+		return false, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	body, err := f.Peers.Watch(ctx, f.claim.Peer, position)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = body.Close() }() // it was read
+	f.count(func(c *fleet.Followed) { c.Streams++ })
+	lines := make(chan line, applyAtOnce)
+	go read(ctx, body, lines)
+	s := &received{f: f}
+	silence := time.NewTimer(f.Silence)
+	defer silence.Stop()
+	for {
+		silence.Reset(f.Silence)
+		select {
+		case <-ctx.Done():
+			return s.took, ctx.Err()
+		case <-silence.C:
+			return s.took, fleet.Errorf(fleet.Unavailable, "region %s sent nothing for %v", f.claim.Peer, f.Silence)
+		case l := <-lines:
+			if l.err != nil {
+				return s.took, l.err
+			}
+			if err := s.take(ctx, l); err != nil {
+				return s.took, err
+			}
+		}
+	}
+}
+
+// line is one line of a stream, or how the stream ended. An empty one is a sign of life.
+type line struct {
+	api.WatchLine
+	err error
+}
+
+var errStreamEnded = fleet.Errorf(fleet.Unavailable, "the peer ended the stream")
+
+func read(ctx context.Context, from io.Reader, to chan<- line) {
+	lines := bufio.NewScanner(from)
+	lines.Buffer(make([]byte, 0, 64<<10), maxLine)
+	put := func(l line) bool {
+		select {
+		case to <- l:
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
+	for lines.Scan() {
+		var l line
+		if text := lines.Bytes(); len(text) > 0 {
+			if err := json.Unmarshal(text, &l.WatchLine); err != nil {
+				put(line{err: fleet.Errorf(fleet.Invalid, "a line that is not JSON: %w", err)})
+				return
+			}
+		}
+		if !put(l) {
+			return
+		}
+	}
+	err := lines.Err()
+	if err == nil || errors.Is(err, context.Canceled) {
+		put(line{err: errStreamEnded})
+		return
+	}
+	put(line{err: fleet.Errorf(fleet.Unavailable, "read the stream: %w", err)})
+}
+
+// received is what was read of one stream and is not applied yet.
+type received struct {
+	f        *following
+	changes  []fleet.CopyChange
+	snapshot int64 // lines since the stream began, or since a reset
+	took     bool
+}
+
+func (s *received) take(ctx context.Context, l line) error {
+	switch l.Type {
+	case api.WatchObject, api.WatchGone:
+		s.snapshot++
+		c, err := ChangeOf(s.f.claim.Peer, l.WatchLine)
+		if err != nil {
+			return err
+		}
+		if s.changes = append(s.changes, c); len(s.changes) < applyAtOnce {
+			return nil
+		}
+		return s.apply(ctx, "", false)
+	case api.WatchSnapshotSize:
+		if l.Count != s.snapshot {
+			return fleet.Errorf(fleet.Invalid, "a snapshot of %d lines says that it has %d", s.snapshot, l.Count)
+		}
+		return s.apply(ctx, "", false)
+	case api.WatchCurrent:
+		return s.apply(ctx, l.Token, true)
+	case api.WatchHardReset:
+		s.snapshot, s.changes = 0, nil
+	}
+	return nil // of a newer region
+}
+
+// apply writes what was read. A peer that sends the end of a set before its changes are written gets no position.
+func (s *received) apply(ctx context.Context, position string, current bool) error {
+	applied, err := s.f.Store.ApplyCopies(ctx, fleet.CopySet{Claim: s.f.claim, Changes: s.changes, Position: position, Current: current})
+	if err != nil {
+		return err
+	}
+	s.changes, s.took = nil, true
+	s.f.count(func(c *fleet.Followed) {
+		c.Written += applied.Written
+		c.Ended += applied.Ended
+		c.Kept += applied.Kept
+		c.Refused += applied.Refused
+	})
+	return nil
+}
