@@ -211,8 +211,17 @@ func content(o fleet.Object) string {
 func (m *mesh) settle(what string) {
 	m.t.Helper()
 	for name := range m.regions {
-		require.Eventually(m.t, func() bool { return maps.Equal(m.owed(name), m.held(name)) }, 30*time.Second, 10*time.Millisecond,
-			"%s: %s has not what it is to have", what, name)
+		deadline := time.Now().Add(30 * time.Second)
+		for {
+			owed, held := m.owed(name), m.held(name)
+			if maps.Equal(owed, held) {
+				break
+			}
+			if time.Now().After(deadline) {
+				require.Equal(m.t, owed, held, "%s: what %s is to have, and has", what, name)
+			}
+			<-time.After(10 * time.Millisecond)
+		}
 	}
 }
 

@@ -96,8 +96,10 @@ func (r *Reader) read(ctx context.Context) bool {
 	rows, err := r.feed.ReadFeed(ctx, at, readAtOnce)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.err = err
-	if len(rows) == 0 && err == nil || ctx.Err() != nil {
+	if ctx.Err() != nil { // others read by now
+		return false
+	}
+	if r.err = err; len(rows) == 0 && err == nil {
 		return false
 	}
 	r.kept = append(r.kept, rows...)

@@ -227,10 +227,11 @@ func (s *Stream) current() api.WatchLine {
 	return api.WatchLine{Type: api.WatchCurrent, Token: token{s.Filter.sum(), s.era, s.at}.String()}
 }
 
-// change is what the feed says of one object: the last event, and whether the watch showed it before.
+// change is what the feed says of one object: the last event, the owner's epoch, and whether the watch showed it before.
 type change struct {
 	key   fleet.CopyKey
 	last  postgres.Event
+	epoch int64
 	shown bool
 }
 
@@ -257,8 +258,9 @@ func (s *Stream) changes(ctx context.Context, rows []postgres.Event) ([]api.Watc
 			byKey[key] = c
 			all = append(all, c)
 		}
-		c.last = e
-		c.shown = c.shown || s.showed(e)
+		before, after := stateOf(e.Before), stateOf(e.After)
+		c.last, c.epoch = e, max(c.epoch, before.OwnerEpoch, after.OwnerEpoch)
+		c.shown = c.shown || before.Syncing != nil && s.shared(*before.Syncing)
 	}
 	if len(all) == 0 {
 		return nil, nil
@@ -289,23 +291,17 @@ func (s *Stream) mayShow(e postgres.Event) bool {
 		(s.Filter.Project == "" || s.Filter.Project == e.Project)
 }
 
-// replaced is what an event tells of the state that it replaced.
-type replaced struct {
+// state is what an event tells of a state of its object.
+type state struct {
 	Syncing    *fleet.Syncing `json:"syncing"`
 	OwnerEpoch int64          `json:"ownerEpoch"`
 }
 
-func replacedBy(e postgres.Event) (r replaced) {
-	if json.Unmarshal(e.Before, &r) != nil {
-		return replaced{} // there was nothing
+func stateOf(declared json.RawMessage) (s state) {
+	if json.Unmarshal(declared, &s) != nil {
+		return state{} // there was nothing
 	}
-	return r
-}
-
-// showed reports whether the watch showed what an event replaced.
-func (s *Stream) showed(e postgres.Event) bool {
-	before := replacedBy(e)
-	return before.Syncing != nil && s.shared(*before.Syncing)
+	return s
 }
 
 func (s *Stream) shared(share fleet.Syncing) bool {
@@ -362,5 +358,5 @@ func (s *Stream) gone(c *change, exists bool) api.WatchLine {
 	if c.key.Kind.Declared().OfSite {
 		named.Site = c.key.Scope
 	}
-	return api.WatchLine{Type: api.WatchGone, Region: string(c.key.Region), OwnerEpoch: replacedBy(c.last).OwnerEpoch, Number: c.last.Cursor.Seq, Gone: named}
+	return api.WatchLine{Type: api.WatchGone, Region: string(c.key.Region), OwnerEpoch: c.epoch, Number: c.last.Cursor.Seq, Gone: named}
 }
