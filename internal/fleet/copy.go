@@ -73,11 +73,15 @@ type StreamClaim struct {
 	Number int64
 }
 
-// CopySet is a part of what a peer sent, at most 500 changes, and the place after it: "" where the peer named none yet.
+// StreamPlace is where to follow a peer from: a position, or "" and where the first snapshot began that did not end.
+type StreamPlace struct{ Position, Began string }
+
+// CopySet is a part of what a peer sent, at most 500 changes.
 type CopySet struct {
-	Claim    StreamClaim
-	Changes  []CopyChange
-	Position string
+	Claim   StreamClaim
+	Changes []CopyChange
+	// Place is that after the set; nil leaves it.
+	Place *StreamPlace
 	// Current: the peer had nothing more.
 	Current bool
 }

@@ -27,7 +27,8 @@ func (s *server) mountWatch() {
 		serve.QueryParam("owner", "only what this region owns", serve.Formatted("name")),
 		serve.QueryParam("regions", "only what this region has", serve.Formatted("name")),
 		serve.QueryParam("project", "only what belongs to this project", serve.Formatted("name")),
-		serve.QueryParam("after", "the token of the last line that was seen", huma.Schema{Type: huma.TypeString}))
+		serve.QueryParam("after", "the token of the last current line that was seen", huma.Schema{Type: huma.TypeString}),
+		serve.QueryParam("since", "without after: the token of the first snapshot that broke", huma.Schema{Type: huma.TypeString}))
 	op.Responses = map[string]*huma.Response{"200": {
 		Description: "JSON lines",
 		Content:     map[string]*huma.MediaType{"application/x-ndjson": {Schema: s.Document().Components.Schemas.Schema(reflect.TypeFor[api.WatchLine](), true, "")}},
@@ -56,26 +57,26 @@ func (s *server) watch(w http.ResponseWriter, r *http.Request) error {
 	defer end()
 	s.streaming.Inc()
 	defer s.streaming.Dec()
-	return s.stream(ctx, w, f, func(o fleet.Object) api.Object { return shown(ctx, o) }, q.Get("after"))
+	return s.stream(ctx, w, f, func(o fleet.Object) api.Object { return shown(ctx, o) }, q.Get("after"), q.Get("since"))
 }
 
 // WatchAs streams to a peer all that this region owns and the peer has.
-func (h *Handler) WatchAs(ctx context.Context, peer fleet.RegionName, w http.ResponseWriter, after string) error {
+func (h *Handler) WatchAs(ctx context.Context, peer fleet.RegionName, w http.ResponseWriter, after, since string) error {
 	f := watch.Filter{Owner: fleet.RegionName(h.s.region), Region: peer}
-	return h.s.stream(ctx, w, f, viewOf, after)
+	return h.s.stream(ctx, w, f, viewOf, after, since)
 }
 
 // Committed tells watches that something was committed.
 func (h *Handler) Committed() { h.s.watched.Wake() }
 
 // stream sends one watch. An error before its first line is answered; a later one ends the stream.
-func (s *server) stream(ctx context.Context, w http.ResponseWriter, f watch.Filter, view func(fleet.Object) api.Object, after string) error {
+func (s *server) stream(ctx context.Context, w http.ResponseWriter, f watch.Filter, view func(fleet.Object) api.Object, after, since string) error {
 	out := &lines{to: s.Rolling(w, func(int) {})}
 	st := &watch.Stream{
 		Source: s.store, Reader: s.watched, Filter: f, Self: fleet.RegionName(s.region), View: view, Snapshots: s.snapshots,
 		Send: out.send, Beat: out.beat, BeatEvery: s.keepAlive, Stopping: s.stopping,
 	}
-	err := st.Run(ctx, after)
+	err := st.Run(ctx, after, since)
 	if out.begun && err != nil {
 		if ctx.Err() == nil {
 			s.Log.Info("watch ended", "err", err)

@@ -55,7 +55,7 @@ func (r *region) watchAs(peer fleet.RegionName, after string) *watched {
 	r.t.Helper()
 	h := &Handler{s: r.server}
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if err := h.WatchAs(req.Context(), peer, w, after); err != nil {
+		if err := h.WatchAs(req.Context(), peer, w, after, ""); err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 		}
 	}))
@@ -87,6 +87,8 @@ func (w *watched) until(kind string) (words []string, last api.WatchLine) {
 		}
 		word := l.Type
 		switch {
+		case l.Type == api.WatchSnapshot:
+			continue
 		case l.Object != nil:
 			w.shown++
 			word = l.Object.Kind + "/" + l.Object.Name

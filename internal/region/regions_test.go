@@ -66,7 +66,7 @@ func newMesh(t *testing.T, names ...fleet.RegionName) *mesh {
 		})
 		require.NoError(t, err)
 		web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if err := h.WatchAs(r.Context(), fleet.RegionName(r.Header.Get("Peer")), w, r.URL.Query().Get("after")); err != nil {
+			if err := h.WatchAs(r.Context(), fleet.RegionName(r.Header.Get("Peer")), w, r.URL.Query().Get("after"), r.URL.Query().Get("since")); err != nil {
 				http.Error(w, err.Error(), http.StatusInternalServerError)
 			}
 		}))
@@ -82,7 +82,7 @@ type from struct {
 	self fleet.RegionName
 }
 
-func (f from) Watch(ctx context.Context, peer fleet.RegionName, after string) (io.ReadCloser, error) {
+func (f from) Watch(ctx context.Context, peer fleet.RegionName, at fleet.StreamPlace) (io.ReadCloser, error) {
 	link := [2]fleet.RegionName{f.self, peer}
 	ctx, cancel := context.WithCancel(ctx)
 	f.mu.Lock()
@@ -93,7 +93,7 @@ func (f from) Watch(ctx context.Context, peer fleet.RegionName, after string) (i
 		cancel()
 		return nil, fleet.Errorf(fleet.Unavailable, "the link is cut")
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, f.regions[peer].web.URL+"?after="+url.QueryEscape(after), nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, f.regions[peer].web.URL+"?"+url.Values{"after": {at.Position}, "since": {at.Began}}.Encode(), nil)
 	if err != nil {
 		cancel()
 		return nil, err
@@ -305,7 +305,7 @@ func TestStreamClaims(t *testing.T) {
 	require.NoError(t, err)
 	syncing, err := json.Marshal(fleet.Syncing{OwningRegion: "eu", Regions: []string{"eu", "us"}})
 	require.NoError(t, err)
-	set := fleet.CopySet{Claim: old, Position: "there", Changes: []fleet.CopyChange{{
+	set := fleet.CopySet{Claim: old, Place: &fleet.StreamPlace{Position: "there"}, Changes: []fleet.CopyChange{{
 		Key:     fleet.CopyKey{Region: "eu", ObjectKey: fleet.ObjectKey{Kind: fleet.KindProject, Name: "one"}},
 		Version: fleet.CopyVersion{OwnerEpoch: 1, Number: 7},
 		Object: &fleet.Object{
@@ -322,9 +322,9 @@ func TestStreamClaims(t *testing.T) {
 	done, err := us.ApplyCopies(t.Context(), set)
 	require.NoError(t, err)
 	require.Equal(t, fleet.CopiesApplied{Written: 1}, done)
-	position, err := us.SeeStream(t.Context(), newer)
+	at, err := us.SeeStream(t.Context(), newer)
 	require.NoError(t, err)
-	require.Equal(t, "there", position)
+	require.Equal(t, *set.Place, at)
 	done, err = us.ApplyCopies(t.Context(), set)
 	require.NoError(t, err)
 	require.Equal(t, fleet.CopiesApplied{Kept: 1}, done, "the same again changes nothing")
@@ -349,7 +349,7 @@ func TestQuarantine(t *testing.T) {
 			},
 		}
 	}
-	done, err := us.ApplyCopies(t.Context(), fleet.CopySet{Claim: claim, Position: "there", Changes: []fleet.CopyChange{
+	done, err := us.ApplyCopies(t.Context(), fleet.CopySet{Claim: claim, Changes: []fleet.CopyChange{
 		change("eu", "good", "eu"), change("ap", "foreign", "ap"), change("us", "mine", "us"),
 	}})
 	require.NoError(t, err)

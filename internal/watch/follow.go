@@ -19,14 +19,14 @@ import (
 type copyStore interface {
 	ClaimStream(ctx context.Context, peer fleet.RegionName, run string) (fleet.StreamClaim, error)
 	// SeeStream is stale for a claim that another has replaced.
-	SeeStream(ctx context.Context, c fleet.StreamClaim) (position string, err error)
+	SeeStream(ctx context.Context, c fleet.StreamClaim) (fleet.StreamPlace, error)
 	ApplyCopies(ctx context.Context, s fleet.CopySet) (fleet.CopiesApplied, error)
 }
 
 // Peers are the other regions.
 type Peers interface {
-	// Watch opens the stream of a peer after a position. It is not_found for a region that is no peer, or a disabled one.
-	Watch(ctx context.Context, peer fleet.RegionName, after string) (io.ReadCloser, error)
+	// Watch opens the stream of a peer at a place. It is not_found for a region that is no peer, or a disabled one.
+	Watch(ctx context.Context, peer fleet.RegionName, at fleet.StreamPlace) (io.ReadCloser, error)
 }
 
 // Follower applies what peers change.
@@ -134,13 +134,13 @@ func (f *following) run(ctx context.Context) error {
 
 // open follows the peer's stream to its end, and reports whether anything was applied.
 func (f *following) open(ctx context.Context) (took bool, err error) {
-	position, err := f.Store.SeeStream(ctx, f.claim)
+	at, err := f.Store.SeeStream(ctx, f.claim)
 	if err != nil {
 		return false, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	body, err := f.Peers.Watch(ctx, f.claim.Peer, position)
+	body, err := f.Peers.Watch(ctx, f.claim.Peer, at)
 	if err != nil {
 		return false, err
 	}
@@ -148,7 +148,7 @@ func (f *following) open(ctx context.Context) (took bool, err error) {
 	f.count(func(c *fleet.Followed) { c.Streams++ })
 	lines := make(chan line, applyAtOnce)
 	go read(ctx, body, lines)
-	s := &received{f: f}
+	s := &received{f: f, began: at.Began}
 	silence := time.NewTimer(f.Silence)
 	defer silence.Stop()
 	for {
@@ -212,7 +212,8 @@ func read(ctx context.Context, from io.Reader, to chan<- line) {
 type received struct {
 	f        *following
 	changes  []fleet.CopyChange
-	snapshot int64 // lines since the stream began, or since a reset
+	snapshot int64  // lines since the stream began, or since a reset
+	began    string // where the first snapshot began that did not end
 	took     bool
 }
 
@@ -227,23 +228,28 @@ func (s *received) take(ctx context.Context, l line) error {
 		if s.changes = append(s.changes, c); len(s.changes) < applyAtOnce {
 			return nil
 		}
-		return s.apply(ctx, "", false)
+		return s.apply(ctx, nil, false)
+	case api.WatchSnapshot:
+		if s.began == "" {
+			s.began = l.Token
+		}
+		return s.apply(ctx, &fleet.StreamPlace{Began: s.began}, false)
 	case api.WatchSnapshotSize:
 		if l.Count != s.snapshot {
 			return fleet.Errorf(fleet.Invalid, "a snapshot of %d lines says that it has %d", s.snapshot, l.Count)
 		}
-		return s.apply(ctx, "", false)
+		return s.apply(ctx, nil, false)
 	case api.WatchCurrent:
-		return s.apply(ctx, l.Token, true)
+		return s.apply(ctx, &fleet.StreamPlace{Position: l.Token}, true)
 	case api.WatchHardReset:
-		s.snapshot, s.changes = 0, nil
+		s.snapshot, s.changes, s.began = 0, nil, ""
 	}
 	return nil // of a newer region
 }
 
-// apply writes what was read. A peer that sends the end of a set before its changes are written gets no position.
-func (s *received) apply(ctx context.Context, position string, current bool) error {
-	applied, err := s.f.Store.ApplyCopies(ctx, fleet.CopySet{Claim: s.f.claim, Changes: s.changes, Position: position, Current: current})
+// apply writes what was read.
+func (s *received) apply(ctx context.Context, at *fleet.StreamPlace, current bool) error {
+	applied, err := s.f.Store.ApplyCopies(ctx, fleet.CopySet{Claim: s.f.claim, Changes: s.changes, Place: at, Current: current})
 	if err != nil {
 		return err
 	}

@@ -55,8 +55,9 @@ type Stream struct {
 
 const pageOfObjects = 500
 
-// Run sends the snapshot, or what follows a token, and then what changes, until the context ends.
-func (s *Stream) Run(ctx context.Context, after string) error {
+// Run sends the snapshot, or what follows the token after, and then what changes, until the context ends. The snapshot
+// also has what is gone since another one began that broke, whose token is since; both may be "".
+func (s *Stream) Run(ctx context.Context, after, since string) error {
 	if err := s.Reader.join(ctx); err != nil {
 		return err
 	}
@@ -66,7 +67,7 @@ func (s *Stream) Run(ctx context.Context, after string) error {
 		return err
 	}
 	if !resumes {
-		if err := s.takeTurn(ctx); err != nil {
+		if err := s.takeTurn(ctx, since); err != nil {
 			return err
 		}
 	}
@@ -74,11 +75,11 @@ func (s *Stream) Run(ctx context.Context, after string) error {
 }
 
 // takeTurn sends the snapshot when few others are sent.
-func (s *Stream) takeTurn(ctx context.Context) error {
+func (s *Stream) takeTurn(ctx context.Context, since string) error {
 	select {
 	case s.Snapshots <- struct{}{}:
 		defer func() { <-s.Snapshots }()
-		return s.snapshot(ctx)
+		return s.snapshot(ctx, since)
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -106,13 +107,22 @@ func (s *Stream) resume(ctx context.Context, after string) (bool, error) {
 
 // snapshot sends what there is, page by page, then what changed since the first page, and its size. Pages are read
 // at different times; the changes complete them.
-func (s *Stream) snapshot(ctx context.Context) error {
+func (s *Stream) snapshot(ctx context.Context, since string) error {
+	resumes, err := s.resume(ctx, since)
+	if err != nil {
+		return err
+	}
 	end, err := s.Source.FeedEnd(ctx)
 	if err != nil {
 		return err
 	}
-	s.at = end
-	if s.era, err = s.Source.EraID(ctx, end.Era); err != nil {
+	if !resumes {
+		s.at = end
+		if s.era, err = s.Source.EraID(ctx, end.Era); err != nil {
+			return err
+		}
+	}
+	if err := s.Send([]api.WatchLine{{Type: api.WatchSnapshot, Token: s.place()}}); err != nil {
 		return err
 	}
 	var sent int64
@@ -224,8 +234,10 @@ func (s *Stream) follow(ctx context.Context) error {
 }
 
 func (s *Stream) current() api.WatchLine {
-	return api.WatchLine{Type: api.WatchCurrent, Token: token{s.Filter.sum(), s.era, s.at}.String()}
+	return api.WatchLine{Type: api.WatchCurrent, Token: s.place()}
 }
+
+func (s *Stream) place() string { return token{s.Filter.sum(), s.era, s.at}.String() }
 
 // change is what the feed says of one object: the last event, the owner's epoch, and whether the watch showed it before.
 type change struct {

@@ -25,14 +25,14 @@ func (s *Store) ClaimStream(ctx context.Context, peer fleet.RegionName, run stri
 	return fleet.StreamClaim{Peer: peer, Number: number}, postgres.Failed("claim the stream of "+string(peer), err)
 }
 
-// SeeStream notes that the holder of a claim lives, and gives the place from which to follow the peer, "" for the
-// beginning. It is stale for a claim that another has replaced.
-func (s *Store) SeeStream(ctx context.Context, c fleet.StreamClaim) (position string, err error) {
-	position, err = s.Q.SeeStream(ctx, db.SeeStreamParams{Peer: string(c.Peer), Claim: c.Number})
+// SeeStream notes that the holder of a claim lives, and gives the place from which to follow the peer. It is stale for a
+// claim that another has replaced.
+func (s *Store) SeeStream(ctx context.Context, c fleet.StreamClaim) (fleet.StreamPlace, error) {
+	r, err := s.Q.SeeStream(ctx, db.SeeStreamParams{Peer: string(c.Peer), Claim: c.Number})
 	if postgres.NoRows(err) {
-		return "", lostClaim(c)
+		return fleet.StreamPlace{}, lostClaim(c)
 	}
-	return position, postgres.Failed("keep the stream of "+string(c.Peer), err)
+	return fleet.StreamPlace{Position: r.Position, Began: r.Began}, postgres.Failed("keep the stream of "+string(c.Peer), err)
 }
 
 func lostClaim(c fleet.StreamClaim) error {
@@ -56,9 +56,11 @@ func (s *Store) ApplyCopies(ctx context.Context, in fleet.CopySet) (fleet.Copies
 		if done, err = a.run(ctx); err != nil {
 			return err
 		}
-		p := db.MoveStreamParams{Peer: held.Peer, Position: held.Position, Applied: int64(done.Written + done.Ended), IsCurrent: in.Current}
-		if in.Position != "" {
-			p.Position = in.Position
+		p := db.MoveStreamParams{
+			Peer: held.Peer, Position: held.Position, Began: held.Began, Applied: int64(done.Written + done.Ended), IsCurrent: in.Current,
+		}
+		if in.Place != nil {
+			p.Position, p.Began = in.Place.Position, in.Place.Began
 		}
 		return postgres.Failed("move the stream", q.MoveStream(ctx, p))
 	})

@@ -233,7 +233,7 @@ func (q *Queries) FindCopies(ctx context.Context, arg FindCopiesParams) ([]Copy,
 }
 
 const holdStream = `-- name: HoldStream :one
-SELECT peer, claim, run, position, applied, seen_at, current_at FROM region_streams WHERE peer = $1 AND claim = $2 FOR UPDATE
+SELECT peer, claim, run, position, began, applied, seen_at, current_at FROM region_streams WHERE peer = $1 AND claim = $2 FOR UPDATE
 `
 
 type HoldStreamParams struct {
@@ -249,6 +249,7 @@ func (q *Queries) HoldStream(ctx context.Context, arg HoldStreamParams) (RegionS
 		&i.Claim,
 		&i.Run,
 		&i.Position,
+		&i.Began,
 		&i.Applied,
 		&i.SeenAt,
 		&i.CurrentAt,
@@ -369,12 +370,13 @@ func (q *Queries) MarkersNow(ctx context.Context, arg MarkersNowParams) ([]CopyM
 
 const moveStream = `-- name: MoveStream :exec
 UPDATE region_streams
-SET position = $1, applied = applied + $2, seen_at = now(), current_at = CASE WHEN $3::boolean THEN now() ELSE current_at END
-WHERE peer = $4
+SET position = $1, began = $2, applied = applied + $3, seen_at = now(), current_at = CASE WHEN $4::boolean THEN now() ELSE current_at END
+WHERE peer = $5
 `
 
 type MoveStreamParams struct {
 	Position  string
+	Began     string
 	Applied   int64
 	IsCurrent bool
 	Peer      string
@@ -383,6 +385,7 @@ type MoveStreamParams struct {
 func (q *Queries) MoveStream(ctx context.Context, arg MoveStreamParams) error {
 	_, err := q.db.Exec(ctx, moveStream,
 		arg.Position,
+		arg.Began,
 		arg.Applied,
 		arg.IsCurrent,
 		arg.Peer,
@@ -502,7 +505,7 @@ func (q *Queries) Quarantined(ctx context.Context, arg QuarantinedParams) ([]Qua
 }
 
 const seeStream = `-- name: SeeStream :one
-UPDATE region_streams SET seen_at = now() WHERE peer = $1 AND claim = $2 RETURNING position
+UPDATE region_streams SET seen_at = now() WHERE peer = $1 AND claim = $2 RETURNING position, began
 `
 
 type SeeStreamParams struct {
@@ -510,15 +513,20 @@ type SeeStreamParams struct {
 	Claim int64
 }
 
-func (q *Queries) SeeStream(ctx context.Context, arg SeeStreamParams) (string, error) {
+type SeeStreamRow struct {
+	Position string
+	Began    string
+}
+
+func (q *Queries) SeeStream(ctx context.Context, arg SeeStreamParams) (SeeStreamRow, error) {
 	row := q.db.QueryRow(ctx, seeStream, arg.Peer, arg.Claim)
-	var position string
-	err := row.Scan(&position)
-	return position, err
+	var i SeeStreamRow
+	err := row.Scan(&i.Position, &i.Began)
+	return i, err
 }
 
 const streams = `-- name: Streams :many
-SELECT s.peer, s.claim, s.run, s.position, s.applied, s.seen_at, s.current_at, (SELECT count(*) FROM copies c WHERE c.owner = s.peer) AS copies, (SELECT count(*) FROM quarantine q WHERE q.peer = s.peer) AS quarantined,
+SELECT s.peer, s.claim, s.run, s.position, s.began, s.applied, s.seen_at, s.current_at, (SELECT count(*) FROM copies c WHERE c.owner = s.peer) AS copies, (SELECT count(*) FROM quarantine q WHERE q.peer = s.peer) AS quarantined,
        extract(epoch FROM now() - s.seen_at)::float8 AS seen_seconds, coalesce(extract(epoch FROM now() - s.current_at), -1)::float8 AS current_seconds
 FROM region_streams s ORDER BY s.peer
 `
@@ -528,6 +536,7 @@ type StreamsRow struct {
 	Claim          int64
 	Run            string
 	Position       string
+	Began          string
 	Applied        int64
 	SeenAt         time.Time
 	CurrentAt      *time.Time
@@ -551,6 +560,7 @@ func (q *Queries) Streams(ctx context.Context) ([]StreamsRow, error) {
 			&i.Claim,
 			&i.Run,
 			&i.Position,
+			&i.Began,
 			&i.Applied,
 			&i.SeenAt,
 			&i.CurrentAt,

@@ -631,6 +631,7 @@ type RegionStream struct {
 	Claim     int64
 	Run       string
 	Position  string
+	Began     string
 	Applied   int64
 	SeenAt    time.Time
 	CurrentAt *time.Time

@@ -60,6 +60,7 @@ CREATE TABLE region_streams (
     claim      bigint      NOT NULL DEFAULT 1, -- the number of the newest
     run        text        NOT NULL,           -- that made it
     position   text        NOT NULL DEFAULT '',
+    began      text        NOT NULL DEFAULT '', -- where the first snapshot began that did not end
     applied    bigint      NOT NULL DEFAULT 0, -- changes since the first
     seen_at    timestamptz NOT NULL DEFAULT now(), -- the claim's holder lived
     current_at timestamptz                         -- all that the peer had was applied

@@ -8,11 +8,11 @@ SELECT * FROM region_streams WHERE peer = @peer AND claim = @claim FOR UPDATE;
 
 -- name: MoveStream :exec
 UPDATE region_streams
-SET position = @position, applied = applied + @applied, seen_at = now(), current_at = CASE WHEN @is_current::boolean THEN now() ELSE current_at END
+SET position = @position, began = @began, applied = applied + @applied, seen_at = now(), current_at = CASE WHEN @is_current::boolean THEN now() ELSE current_at END
 WHERE peer = @peer;
 
 -- name: SeeStream :one
-UPDATE region_streams SET seen_at = now() WHERE peer = @peer AND claim = @claim RETURNING position;
+UPDATE region_streams SET seen_at = now() WHERE peer = @peer AND claim = @claim RETURNING position, began;
 
 -- name: Streams :many
 SELECT s.*, (SELECT count(*) FROM copies c WHERE c.owner = s.peer) AS copies, (SELECT count(*) FROM quarantine q WHERE q.peer = s.peer) AS quarantined,
