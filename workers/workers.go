@@ -31,6 +31,7 @@ type Server struct {
 	Batches     *activities.Batches
 	Sweeps      *activities.Sweeps
 	Modules     *activities.Modules
+	Policies    *activities.Policies
 }
 
 // Workflows lists every workflow type with its function; replay tests use it too.
@@ -45,6 +46,7 @@ func Workflows() map[string]any {
 		workflows.TypeSite:        workflows.Site,
 		workflows.TypeExecution:   workflows.Execution,
 		workflows.TypeDeliverSite: workflows.DeliverSite,
+		workflows.TypePolicy:      workflows.Policy,
 
 		workflows.TypePurgePending:    workflows.PurgePending,
 		workflows.TypeSweepOperations: workflows.SweepOperations,
@@ -85,7 +87,7 @@ func NewServer(c client.Client, build, identity string, s Server) worker.Worker 
 	for name, f := range Workflows() {
 		w.RegisterWorkflowWithOptions(f, workflow.RegisterOptions{Name: name, VersioningBehavior: versioning(name)})
 	}
-	for _, a := range []any{s.Instances, s.Doors, s.Reconciles, s.Drains, s.Failovers, s.Fleets, s.Deployments, s.Batches, s.Sweeps, s.Modules} {
+	for _, a := range []any{s.Instances, s.Doors, s.Reconciles, s.Drains, s.Failovers, s.Fleets, s.Deployments, s.Batches, s.Sweeps, s.Modules, s.Policies} {
 		w.RegisterActivity(a)
 	}
 	return w

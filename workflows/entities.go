@@ -65,6 +65,12 @@ var entities = map[fleet.EntityKind]entity{
 		},
 		lasts: func(c *Client) time.Duration { return deliverSiteSpan * c.Limits.orDefault().Total },
 	},
+	fleet.EntityPolicy: {
+		workflow: TypePolicy,
+		input: func(_ *Client, names []string) any {
+			return PolicyInput{Kind: fleet.ObjectKind(names[0]), Name: names[1]}
+		},
+	},
 }
 
 // listed are the search attributes of a run.

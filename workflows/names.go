@@ -34,11 +34,13 @@ const (
 	TypeSite        = "Site"
 	TypeExecution   = "Execution"
 	TypeDeliverSite = "DeliverSite"
+	TypePolicy      = "Policy"
 )
 
 // Types of the doors, which any Temporal client starts (doors.go).
 const (
 	TypeDeployInstance     = "DeployInstance"
+	TypeApplyRegionPolicy  = "ApplyRegionPolicy"
 	TypeSetInstanceState   = "SetInstanceState"
 	TypeDeployFleet        = "DeployFleet"
 	TypeConvergeDeployment = "ConvergeDeployment"

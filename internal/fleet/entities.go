@@ -24,12 +24,15 @@ var (
 	EntityExecution  = EntityKind{"execution", 1}
 	// EntityDeliver delivers what waits at a site in batches; operations belong to the instances of the batch.
 	EntityDeliver = EntityKind{"deliver", 1}
+	// EntityPolicy applies the policy of a holder, which its kind and name identify.
+	EntityPolicy = EntityKind{"policy", 2}
 )
 
 // EntityKinds gives all rows.
 func EntityKinds() []EntityKind {
 	return []EntityKind{
 		EntityInstance, EntityDeployment, EntityFleet, EntityNode, EntityDrain, EntitySite, EntityExecution, EntityDeliver,
+		EntityPolicy,
 	}
 }
 

@@ -64,7 +64,7 @@ func putPlain[P any](
 			return nil, err
 		}
 	}
-	w.Labels = d.Labels
+	w.Labels, w.Service = d.Labels, d.Service
 	written, err := s.store.Declare(ctx, w, d.Spec)
 	if err != nil {
 		return nil, err

@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres/modules"
 	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
 	"github.com/holdfast-io/holdfast/internal/postgres/plans"
+	"github.com/holdfast-io/holdfast/internal/postgres/policies"
 	"github.com/holdfast-io/holdfast/internal/postgres/reconcile"
 )
 
@@ -30,6 +31,7 @@ type (
 	nodesStore       = nodes.Store
 	modulesStore     = modules.Store
 	collectStore     = collect.Store
+	policiesStore    = policies.Store
 )
 
 // Store is the region's database. It is safe for concurrent use.
@@ -44,6 +46,7 @@ type Store struct {
 	*nodesStore
 	*modulesStore
 	*collectStore
+	*policiesStore
 }
 
 func all(s *postgres.Store, err error) (*Store, error) {
@@ -61,6 +64,7 @@ func all(s *postgres.Store, err error) (*Store, error) {
 		nodesStore:       nodes.On(s),
 		modulesStore:     modules.On(s),
 		collectStore:     collect.On(s),
+		policiesStore:    policies.On(s),
 	}, nil
 }
 
@@ -81,7 +85,13 @@ func OpenMigrated(ctx context.Context, url, region string) (*Store, error) {
 func areas() postgres.Parts {
 	return postgres.Parts{
 		Kinds: map[fleet.ObjectKind]postgres.StoredKind{
-			fleet.KindProject: {Unused: postgres.UnusedProject},
+			fleet.KindOrganization: {Written: policies.HolderWritten, Unused: policies.UnusedOrganization, Removed: policies.HolderRemoved},
+			fleet.KindProject: {
+				Check: postgres.Checked(policies.KeepOrganization), Written: policies.HolderWritten, Unused: postgres.UnusedProject, Removed: policies.HolderRemoved,
+			},
+			fleet.KindService: {
+				Check: postgres.Checked(policies.OutsideDefault), Written: policies.HolderWritten, Unused: policies.UnusedService, Removed: policies.HolderRemoved,
+			},
 			fleet.KindSite: {
 				Check:   postgres.Checked(nodes.KeepOne),
 				Written: postgres.Following(nodes.SiteWritten), Unused: nodes.UnusedSite,

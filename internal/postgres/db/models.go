@@ -426,6 +426,7 @@ type Object struct {
 	CreatedAt       time.Time
 	UpdatedAt       time.Time
 	DeletingSince   *time.Time
+	Service         string
 }
 
 type ObjectReference struct {
@@ -528,6 +529,21 @@ type Pending struct {
 	RevisionHash []byte
 	CreatedAt    time.Time
 	ExpiresAt    time.Time
+}
+
+type PolicyTurn struct {
+	Kind       string
+	Name       string
+	Generation int64
+	Wanted     int64
+	At         []string
+	Began      []string
+	Wrapped    bool
+	Visited    int64
+	Refreshed  int64
+	StartedAt  time.Time
+	MovedAt    time.Time
+	EndedAt    *time.Time
 }
 
 type Reconcile struct {

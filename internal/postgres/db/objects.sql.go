@@ -173,7 +173,7 @@ func (q *Queries) GetIdempotency(ctx context.Context, arg GetIdempotencyParams) 
 }
 
 const getObject = `-- name: GetObject :one
-SELECT uid, kind, api_version, project, scope, name, labels, generation, resource_version, spec, syncing, owner_epoch, created_by, created_at, updated_at, deleting_since FROM objects WHERE kind = $1 AND scope = $2 AND name = $3
+SELECT uid, kind, api_version, project, scope, name, labels, generation, resource_version, spec, syncing, owner_epoch, created_by, created_at, updated_at, deleting_since, service FROM objects WHERE kind = $1 AND scope = $2 AND name = $3
 `
 
 type GetObjectParams struct {
@@ -202,6 +202,7 @@ func (q *Queries) GetObject(ctx context.Context, arg GetObjectParams) (Object, e
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.DeletingSince,
+		&i.Service,
 	)
 	return i, err
 }
@@ -248,9 +249,9 @@ func (q *Queries) InsertIdempotency(ctx context.Context, arg InsertIdempotencyPa
 }
 
 const insertObject = `-- name: InsertObject :one
-INSERT INTO objects (kind, scope, name, project, labels, generation, resource_version, spec, syncing, created_by)
-VALUES ($1, $2, $3, $4, $5, $6, 0, $7, $8, $9)
-RETURNING uid, kind, api_version, project, scope, name, labels, generation, resource_version, spec, syncing, owner_epoch, created_by, created_at, updated_at, deleting_since
+INSERT INTO objects (kind, scope, name, project, service, labels, generation, resource_version, spec, syncing, created_by)
+VALUES ($1, $2, $3, $4, $5, $6, $7, 0, $8, $9, $10)
+RETURNING uid, kind, api_version, project, scope, name, labels, generation, resource_version, spec, syncing, owner_epoch, created_by, created_at, updated_at, deleting_since, service
 `
 
 type InsertObjectParams struct {
@@ -258,6 +259,7 @@ type InsertObjectParams struct {
 	Scope      string
 	Name       string
 	Project    string
+	Service    string
 	Labels     json.RawMessage
 	Generation int64
 	Spec       json.RawMessage
@@ -271,6 +273,7 @@ func (q *Queries) InsertObject(ctx context.Context, arg InsertObjectParams) (Obj
 		arg.Scope,
 		arg.Name,
 		arg.Project,
+		arg.Service,
 		arg.Labels,
 		arg.Generation,
 		arg.Spec,
@@ -295,6 +298,7 @@ func (q *Queries) InsertObject(ctx context.Context, arg InsertObjectParams) (Obj
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.DeletingSince,
+		&i.Service,
 	)
 	return i, err
 }
@@ -437,7 +441,7 @@ func (q *Queries) ListEventsNewestFirst(ctx context.Context, arg ListEventsNewes
 }
 
 const listObjects = `-- name: ListObjects :many
-SELECT uid, kind, api_version, project, scope, name, labels, generation, resource_version, spec, syncing, owner_epoch, created_by, created_at, updated_at, deleting_since FROM objects
+SELECT uid, kind, api_version, project, scope, name, labels, generation, resource_version, spec, syncing, owner_epoch, created_by, created_at, updated_at, deleting_since, service FROM objects
 WHERE kind = $1 AND scope = $2 AND name > $3::text AND ($4::text = '' OR project = $4)
 ORDER BY name LIMIT $5
 `
@@ -482,6 +486,7 @@ func (q *Queries) ListObjects(ctx context.Context, arg ListObjectsParams) ([]Obj
 			&i.CreatedAt,
 			&i.UpdatedAt,
 			&i.DeletingSince,
+			&i.Service,
 		); err != nil {
 			return nil, err
 		}
@@ -694,7 +699,7 @@ UPDATE objects
 SET uid = $1, labels = $2, generation = $3, spec = $4, syncing = $5,
     deleting_since = $6, updated_at = now()
 WHERE kind = $7 AND scope = $8 AND name = $9
-RETURNING uid, kind, api_version, project, scope, name, labels, generation, resource_version, spec, syncing, owner_epoch, created_by, created_at, updated_at, deleting_since
+RETURNING uid, kind, api_version, project, scope, name, labels, generation, resource_version, spec, syncing, owner_epoch, created_by, created_at, updated_at, deleting_since, service
 `
 
 type UpdateObjectParams struct {
@@ -739,6 +744,7 @@ func (q *Queries) UpdateObject(ctx context.Context, arg UpdateObjectParams) (Obj
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.DeletingSince,
+		&i.Service,
 	)
 	return i, err
 }

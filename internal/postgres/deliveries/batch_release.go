@@ -3,6 +3,7 @@ package deliveries
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -96,6 +97,7 @@ type batchRelease struct {
 	lease    *db.SiteLease
 	subjects map[string]db.Subject
 	objects  map[string]*fleet.Object
+	governed map[string]postgres.Governed
 	desired  map[string]*db.Revision
 	deployed map[string]db.SnapshotsOfRow
 	owed     map[string]bool
@@ -263,6 +265,9 @@ func (r *batchRelease) read(ctx context.Context) error {
 		o := postgres.ObjectOf(row)
 		r.objects[o.Name] = &o
 	}
+	if err := r.govern(ctx); err != nil {
+		return err
+	}
 	p := db.GetRevisionsParams{Site: site}
 	for _, name := range r.names {
 		if s, is := r.subjects[name]; is {
@@ -291,6 +296,17 @@ func (r *batchRelease) read(ctx context.Context) error {
 		r.owed[name] = true
 	}
 	return r.hold(ctx)
+}
+
+// govern reads the policies over the objects, once for all of them.
+func (r *batchRelease) govern(ctx context.Context) error {
+	objects := slices.Collect(maps.Values(r.objects))
+	governed, err := r.s.Govern(ctx, r.q, objects...)
+	r.governed = make(map[string]postgres.Governed, len(objects))
+	for i, g := range governed {
+		r.governed[objects[i].Name] = g
+	}
+	return err
 }
 
 // hold keeps the bodies of all items from being collected, and notes those that were: their
