@@ -169,6 +169,16 @@ func (s *Store) governOne(ctx context.Context, q *db.Queries, w Write, spec json
 	return governed.Syncing, decide.MayDeclare(w.Key, s.Region, governed.Policies...)
 }
 
+// MayTurn refuses to have anything done with an object in a region where the policy over it does not allow writing it:
+// there it can only be deleted.
+func (s *Store) MayTurn(ctx context.Context, q *db.Queries, o *fleet.Object) error {
+	governed, err := s.Govern(ctx, q, o)
+	if err != nil {
+		return err
+	}
+	return decide.MayDeclare(o.ObjectKey, s.Region, governed[0].Policies...)
+}
+
 // checkPlace refuses a new object whose project or service is not declared.
 func (h holders) checkPlace(ctx context.Context, q *db.Queries, o *fleet.Object) error {
 	if o.Kind == fleet.KindProject || o.Kind == fleet.KindOrganization {

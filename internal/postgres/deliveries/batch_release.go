@@ -265,9 +265,6 @@ func (r *batchRelease) read(ctx context.Context) error {
 		o := postgres.ObjectOf(row)
 		r.objects[o.Name] = &o
 	}
-	if err := r.govern(ctx); err != nil {
-		return err
-	}
 	p := db.GetRevisionsParams{Site: site}
 	for _, name := range r.names {
 		if s, is := r.subjects[name]; is {
@@ -295,10 +292,13 @@ func (r *batchRelease) read(ctx context.Context) error {
 	for _, name := range owed {
 		r.owed[name] = true
 	}
-	return r.hold(ctx)
+	if err := r.hold(ctx); err != nil {
+		return err
+	}
+	return r.govern(ctx)
 }
 
-// govern reads the policies over the objects, once for all of them.
+// govern reads the policies over the objects, once for all of them. The locks of holders come last.
 func (r *batchRelease) govern(ctx context.Context) error {
 	objects := slices.Collect(maps.Values(r.objects))
 	governed, err := r.s.Govern(ctx, r.q, objects...)

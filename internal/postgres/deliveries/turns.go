@@ -25,6 +25,11 @@ func (s *Store) TurnInstance(ctx context.Context, t InstanceTurn) (postgres.Star
 		if err := s.CheckMatch(t.Write, o); err != nil {
 			return err
 		}
+		if t.Kind != fleet.OperationDelete {
+			if err := s.MayTurn(ctx, q, o); err != nil {
+				return err
+			}
+		}
 		return s.turn(ctx, q, t, o, out)
 	})
 }

@@ -21,6 +21,11 @@ func (s *Store) TurnFleet(ctx context.Context, t FleetTurn) (postgres.Started, e
 		if err := s.CheckMatch(t.Write, o); err != nil {
 			return err
 		}
+		if t.On != fleet.FleetPause && t.On != fleet.FleetCancel {
+			if err := s.MayTurn(ctx, q, o); err != nil {
+				return err
+			}
+		}
 		out.Written = postgres.Written{Before: o, After: o}
 		f := fleetWork{q: q, object: o, in: t.Request, why: t.Reason}
 		out.Operation, err = f.turn(ctx, t.On)

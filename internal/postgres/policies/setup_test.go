@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
 	"github.com/holdfast-io/holdfast/internal/testkit"
 	"github.com/holdfast-io/holdfast/internal/testkit/stores"
 )
@@ -129,4 +130,11 @@ func (b *bench) apply(holder fleet.ObjectKey) (fleet.PolicyTurn, int) {
 		}
 		require.Less(b.T, pages, 100)
 	}
+}
+
+// turnOf is a turn of the press, in the project red.
+func turnOf(kind fleet.OperationKind) deliveries.InstanceTurn {
+	turn := stores.TurnOf(kind)
+	turn.Project = "red"
+	return turn
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
 	"github.com/holdfast-io/holdfast/internal/testkit/stores"
 )
 
@@ -148,10 +149,11 @@ func TestPolicyRefusals(t *testing.T) {
 
 	t.Run("a region that is not enabled keeps what it owns, and may only delete it", func(t *testing.T) {
 		t.Parallel()
-		b := bare(t)
+		b := &bench{stores.Setup(t)}
 		b.project("", policyOf(here, "us"))
 		b.service(nil)
 		b.pool("a", "web")
+		b.Put(`{"a":1}`, stores.InRed, func(c *deliveries.InstanceChange) { c.Service = "web" })
 		// As when the control region, another one, dropped this region and its holder came as a copy.
 		b.Exec(`UPDATE objects SET spec = '{"multiRegionPolicy":{"enabledRegions":["us","ap"],"defaultControlRegion":"us"}}' WHERE kind = 'service'`)
 		w := inProject(poolKey("b"), "red")
@@ -162,8 +164,15 @@ func TestPolicyRefusals(t *testing.T) {
 			stores.Refused(t, fleet.IllegalState, err)
 			require.ErrorContains(t, err, "does not enable region test; enabled: ap, us")
 		}
+		for _, kind := range []fleet.OperationKind{fleet.OperationDeploy, fleet.OperationDisable, fleet.OperationRollback} {
+			_, err := b.TurnInstance(b.Ctx(), turnOf(kind))
+			stores.Refused(t, fleet.IllegalState, err)
+			require.ErrorContains(t, err, "does not enable region test")
+		}
+		_, err := b.TurnInstance(b.Ctx(), turnOf(fleet.OperationDelete))
+		require.NoError(t, err)
 		w.Key = fleet.TemplateKey("t")
-		_, err := b.Declare(b.Ctx(), w, b.TemplateOf(`{}`))
+		_, err = b.Declare(b.Ctx(), w, b.TemplateOf(`{}`))
 		stores.Refused(t, fleet.NotOwner, err)
 		w.Key = poolKey("a")
 		_, err = b.DeleteDeclared(b.Ctx(), w)
