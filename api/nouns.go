@@ -26,6 +26,8 @@ type (
 	DeploymentType = fleet.DeploymentType
 	// DesiredState is started or stopped.
 	DesiredState = fleet.DesiredState
+	// DisabledSync matches copies that are not made: of a kind, from a region to a region. A blank field matches any.
+	DisabledSync = fleet.DisabledSync
 	// DrainPhase is the phase of a node's drain.
 	DrainPhase = fleet.DrainPhase
 	// Driver is what runs a replica on its node.

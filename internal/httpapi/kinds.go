@@ -69,5 +69,6 @@ func putPlain[P any](
 	if err != nil {
 		return nil, err
 	}
+	s.wakePolicy(ctx, written, in.MutationParams)
 	return declared(written, in.MutationParams), nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
+	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/internal/postgres/policies"
 )
 
@@ -42,4 +43,11 @@ func (s *server) applyPolicy(ctx context.Context, holder fleet.ObjectKey, in Ask
 		return nil, err
 	}
 	return s.askedOutput(ctx, op, in.DryRun), nil
+}
+
+// wakePolicy hurries the entity of a holder that was changed; the outbox makes it sure.
+func (s *server) wakePolicy(ctx context.Context, w postgres.Written, m MutationParams) {
+	if w.Before != nil && w.After != nil && w.Changed && !m.DryRun && w.After.Kind.Declared().Holder {
+		s.wake(ctx, fleet.PolicySubject(w.After.ObjectKey))
+	}
 }

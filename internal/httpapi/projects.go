@@ -46,5 +46,6 @@ func (s *server) putProject(ctx context.Context, in *putProjectInput) (*accepted
 	if err != nil {
 		return nil, err
 	}
+	s.wakePolicy(ctx, written, in.MutationParams)
 	return declared(written, in.MutationParams), nil
 }
