@@ -4,7 +4,6 @@ import (
 	"context"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
@@ -49,7 +48,7 @@ func policyEnv(g *governed) *testsuite.TestWorkflowEnvironment {
 	for name, f := range workers.Workflows() {
 		env.RegisterWorkflowWithOptions(f, workflow.RegisterOptions{Name: name})
 	}
-	env.RegisterActivity(&activities.Policies{Store: g, Doors: silent{}, Build: "b1", Now: time.Now})
+	env.RegisterActivity(&activities.Policies{Store: g, Doors: silent{}, Build: "b1", Now: env.Now})
 	env.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: fleet.PolicySubject(fleet.ProjectKey("p1"))})
 	return env
 }
