@@ -63,6 +63,11 @@ func (c *Client) PutTemplate(ctx context.Context, name string, template Template
 	return c.Put(ctx, ObjectKey{Kind: KindTemplate, Name: name}, template, m)
 }
 
+// ApplyPolicy has the policy of an organization, a project or a service applied to all that it governs.
+func (c *Client) ApplyPolicy(ctx context.Context, holder ObjectKey, m Mutation) (Accepted, error) {
+	return c.accepted(ctx, writeCall(http.MethodPost, m, nil, objectPath(holder, "apply-policy")...))
+}
+
 func (c *Client) accepted(ctx context.Context, r clientCall) (Accepted, error) {
 	var a Accepted
 	_, err := c.do(ctx, r, &a)

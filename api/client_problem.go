@@ -47,7 +47,7 @@ func ProblemOf(err error) Problem {
 	}
 	var e *Error
 	if errors.As(err, &e) {
-		p.Detail, p.Field, p.Hint = e.Message, e.Field, e.Hint
+		p.Detail, p.Field, p.Hint, p.Owner = e.Message, e.Field, e.Hint, e.Owner
 	}
 	return p
 }
@@ -79,7 +79,7 @@ func ReadRefusal(resp *http.Response) error {
 	p.Status = resp.StatusCode
 	seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After")) // absent or a date: the usual pause
 	return &Error{
-		Kind: kind, Message: p.Detail, Field: p.Field, Hint: p.Hint,
+		Kind: kind, Message: p.Detail, Field: p.Field, Hint: p.Hint, Owner: p.Owner,
 		Err: &answered{problem: p, after: time.Duration(max(seconds, 0)) * time.Second},
 	}
 }
@@ -95,6 +95,8 @@ func KindOfStatus(status int) Kind {
 		return NotFound
 	case http.StatusConflict:
 		return Conflict
+	case http.StatusMisdirectedRequest:
+		return NotOwner
 	case http.StatusGone:
 		return Gone
 	case http.StatusPreconditionFailed:

@@ -26,6 +26,8 @@ type (
 	DeploymentType = fleet.DeploymentType
 	// DesiredState is started or stopped.
 	DesiredState = fleet.DesiredState
+	// DisabledSync matches copies that are not made: of a kind, from a region to a region. A blank field matches any.
+	DisabledSync = fleet.DisabledSync
 	// DrainPhase is the phase of a node's drain.
 	DrainPhase = fleet.DrainPhase
 	// Driver is what runs a replica on its node.
@@ -56,6 +58,8 @@ type (
 	Isolation = fleet.Isolation
 	// Kind is the error vocabulary of Holdfast: the Temporal error type, the tail of the HTTP problem type, and the word that the CLI prints.
 	Kind = fleet.Kind
+	// MultiRegionPolicy says which regions may declare, and get copies of, what a policy holder governs.
+	MultiRegionPolicy = fleet.MultiRegionPolicy
 	// ModelAction is a step before the start; only run_command with args.command is supported.
 	ModelAction = fleet.ModelAction
 	// ModelDefinition is for type custom.
@@ -196,15 +200,18 @@ const (
 	Unavailable      = fleet.Unavailable
 	Gone             = fleet.Gone
 	IsolationMissing = fleet.IsolationMissing
+	NotOwner         = fleet.NotOwner
 	Internal         = fleet.Internal
 
-	KindDeployment = fleet.KindDeployment
-	KindPool       = fleet.KindPool
-	KindFleet      = fleet.KindFleet
-	KindProject    = fleet.KindProject
-	KindSite       = fleet.KindSite
-	KindTemplate   = fleet.KindTemplate
-	KindInstance   = fleet.KindInstance
+	KindDeployment   = fleet.KindDeployment
+	KindPool         = fleet.KindPool
+	KindFleet        = fleet.KindFleet
+	KindOrganization = fleet.KindOrganization
+	KindProject      = fleet.KindProject
+	KindService      = fleet.KindService
+	KindSite         = fleet.KindSite
+	KindTemplate     = fleet.KindTemplate
+	KindInstance     = fleet.KindInstance
 
 	OnChangeRestart = fleet.OnChangeRestart
 	OnChangeSignal  = fleet.OnChangeSignal

@@ -13,13 +13,14 @@ const Redacted = "<redacted>"
 // ApplySetLabel is the label of the objects that are declared, and pruned, together.
 const ApplySetLabel = fleet.ApplySetLabel
 
-// Manifest is one declared object among many; Spec is the body of its PUT, without project
-// and labels, which stand beside it.
+// Manifest is one declared object among many; Spec is the body of its PUT, without project,
+// service and labels, which stand beside it.
 type Manifest struct {
-	Kind    string            `json:"kind" doc:"Project, Site, Pool, Template, Instance, Deployment or Fleet, in any case"`
+	Kind    string            `json:"kind" doc:"Organization, Project, Service, Site, Pool, Template, Instance, Deployment or Fleet, in any case"`
 	Name    string            `json:"name"`
 	Site    string            `json:"site,omitempty" doc:"of an instance"`
 	Project string            `json:"project,omitempty"`
+	Service string            `json:"service,omitempty" doc:"of the project; it never changes"`
 	Labels  map[string]string `json:"labels,omitempty"`
 	Spec    json.RawMessage   `json:"spec,omitempty"`
 }

@@ -13,6 +13,7 @@ type Object struct {
 	Name            string            `json:"name"`
 	Site            string            `json:"site,omitempty"`
 	Project         string            `json:"project"`
+	Service         string            `json:"service,omitempty"`
 	Labels          map[string]string `json:"labels,omitempty"`
 	UID             string            `json:"uid"`
 	Generation      int64             `json:"generation"`
@@ -35,6 +36,7 @@ type List[T any] struct {
 // SitePut declares a site: its nodes and their roles. At most one is active.
 type SitePut struct {
 	Project string            `json:"project,omitempty"`
+	Service string            `json:"service,omitempty" doc:"of the project; it never changes"`
 	Labels  map[string]string `json:"labels,omitempty"`
 	Nodes   []SiteNode        `json:"nodes"`
 	// OnIsolation is what the last holder of the lease does that reaches neither peer nor region.
@@ -75,6 +77,7 @@ type FailoverRequest struct {
 // documents are merged over it in order.
 type TemplatePut struct {
 	Project      string            `json:"project,omitempty"`
+	Service      string            `json:"service,omitempty" doc:"of the project; it never changes"`
 	Labels       map[string]string `json:"labels,omitempty"`
 	Base         json.RawMessage   `json:"base"`
 	Compositions []string          `json:"compositions,omitempty"`
@@ -85,6 +88,7 @@ type TemplatePut struct {
 // Artifact. Enabled defaults to true, Durability to sync where the site has a standby.
 type InstancePut struct {
 	Project            string            `json:"project,omitempty"`
+	Service            string            `json:"service,omitempty" doc:"of the project; it never changes"`
 	Labels             map[string]string `json:"labels,omitempty"`
 	Config             json.RawMessage   `json:"config,omitempty"`
 	Template           string            `json:"template,omitempty"`
@@ -152,6 +156,7 @@ type Operation struct {
 	Fleet       string              `json:"fleet,omitempty" doc:"that is run"`
 	Module      string              `json:"module,omitempty" doc:"that is executed"`
 	Deployment  string              `json:"deployment,omitempty"`
+	Holder      string              `json:"holder,omitempty" doc:"whose policy is applied"`
 	Revision    int64               `json:"revision,omitempty"`
 	State       OperationState      `json:"state"`
 	Reason      string              `json:"reason,omitempty"`
@@ -355,6 +360,7 @@ type Problem struct {
 	Detail string `json:"detail"`
 	Field  string `json:"field,omitempty"`
 	Hint   string `json:"hint,omitempty"`
+	Owner  string `json:"owner,omitempty" doc:"the region that owns the object, of not_owner"`
 	// Objects are those that a request of many objects was refused for, the first of them.
 	Objects []ProblemObject `json:"objects,omitempty"`
 }
@@ -367,7 +373,22 @@ type ProblemObject struct {
 	Hint   string `json:"hint,omitempty"`
 }
 
-// ProjectPut declares a project, a name for now.
+// OrganizationPut declares an organization, whose policy governs its projects.
+type OrganizationPut struct {
+	Labels            map[string]string  `json:"labels,omitempty"`
+	MultiRegionPolicy *MultiRegionPolicy `json:"multiRegionPolicy,omitempty"`
+}
+
+// ProjectPut declares a project.
 type ProjectPut struct {
-	Labels map[string]string `json:"labels,omitempty"`
+	Labels            map[string]string  `json:"labels,omitempty"`
+	Organization      string             `json:"organization,omitempty" doc:"it never changes"`
+	MultiRegionPolicy *MultiRegionPolicy `json:"multiRegionPolicy,omitempty" doc:"which regions may declare, and get copies of, what belongs to the project"`
+}
+
+// ServicePut declares a service of a project, whose policy governs the objects that name it.
+type ServicePut struct {
+	Project           string             `json:"project,omitempty"`
+	Labels            map[string]string  `json:"labels,omitempty"`
+	MultiRegionPolicy *MultiRegionPolicy `json:"multiRegionPolicy,omitempty"`
 }

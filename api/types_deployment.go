@@ -8,6 +8,7 @@ import (
 // Durations are seconds.
 type DeploymentPut struct {
 	Project string            `json:"project,omitempty"`
+	Service string            `json:"service,omitempty" doc:"of the project; it never changes"`
 	Labels  map[string]string `json:"labels,omitempty"`
 	Type    DeploymentType    `json:"type,omitempty" enum:"process,cmd,vllm,tgi,sglang,nim,max,custom" doc:"process by default, which runs command as it is; cmd has port 8000 unless others are declared"`
 	Driver  Driver            `json:"driver,omitempty" enum:"process,docker" doc:"docker where there is an image, else process"`
@@ -61,6 +62,7 @@ type DeploymentPlacement struct {
 // PoolPut declares a pool: nodes of any of Sites, any of Nodes, with all Labels.
 type PoolPut struct {
 	Project     string            `json:"project,omitempty"`
+	Service     string            `json:"service,omitempty" doc:"of the project; it never changes"`
 	Labels      map[string]string `json:"labels,omitempty"`
 	Sites       []SiteName        `json:"sites,omitempty"`
 	Nodes       []NodeName        `json:"nodes,omitempty"`

@@ -9,6 +9,7 @@ import (
 // them in waves.
 type FleetPut struct {
 	Project          string            `json:"project,omitempty"`
+	Service          string            `json:"service,omitempty" doc:"of the project; it never changes"`
 	Labels           map[string]string `json:"labels,omitempty"`
 	Change           FleetChange       `json:"change"`
 	Selector         FleetSelector     `json:"selector,omitzero"`

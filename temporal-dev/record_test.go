@@ -65,6 +65,7 @@ func TestRecordHistories(t *testing.T) {
 	runs[workflows.TypeDeployment] = c.GetWorkflow(ctx, fleet.DeploymentSubject(recordedDeployment), "")
 	require.NoError(t, runs[workflows.TypeDeployment].Get(ctx, nil))
 	start("record-sync-runtime", workflows.TypeSyncRuntime, workflows.SyncRuntimeInput{Shards: 1})
+	runs[workflows.TypePolicy] = recordPolicy(t, doc, c, start)
 	recordModule(t, data)
 	start("record-execute", workflows.TypeExecuteModule, workflows.ExecuteModuleInput{Module: "record.Echo", Input: []byte(`{"n":1}`)})
 	runs[workflows.TypeFleet] = c.GetWorkflow(ctx, fleet.FleetSubject(recordedFleet), "")
@@ -156,6 +157,19 @@ func recordCrowd(t *testing.T, doc devDoc, c client.Client) client.WorkflowRun {
 	run := c.GetWorkflow(t.Context(), id, "")
 	require.NoError(t, run.Get(t.Context(), nil))
 	return run
+}
+
+// recordPolicy applies the policy of a project.
+func recordPolicy(t *testing.T, doc devDoc, c client.Client, start func(id, name string, in ...any)) client.WorkflowRun {
+	t.Helper()
+	a, err := api.NewClient(doc.API, doc.Token)
+	require.NoError(t, err)
+	_, err = a.PutProject(t.Context(), "recorded", api.ProjectPut{
+		MultiRegionPolicy: &api.MultiRegionPolicy{EnabledRegions: []string{regionName}, DefaultControlRegion: regionName},
+	}, api.Mutation{})
+	require.NoError(t, err)
+	start("record-policy", workflows.TypeApplyRegionPolicy, workflows.ApplyRegionPolicyInput{Holder: "project/recorded"})
+	return c.GetWorkflow(t.Context(), fleet.PolicySubject(fleet.ProjectKey("recorded")), "")
 }
 
 const recordedFleet = "speed"

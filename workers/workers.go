@@ -32,6 +32,7 @@ type Server struct {
 	Sweeps      *activities.Sweeps
 	Modules     *activities.Modules
 	Regions     *activities.Regions
+	Policies    *activities.Policies
 }
 
 // Workflows lists every workflow type with its function; replay tests use it too.
@@ -47,6 +48,7 @@ func Workflows() map[string]any {
 		workflows.TypeExecution:   workflows.Execution,
 		workflows.TypeDeliverSite: workflows.DeliverSite,
 		workflows.TypeWatchRegion: workflows.WatchRegion,
+		workflows.TypePolicy:      workflows.Policy,
 
 		workflows.TypePurgePending:    workflows.PurgePending,
 		workflows.TypeSweepOperations: workflows.SweepOperations,
@@ -87,7 +89,7 @@ func NewServer(c client.Client, build, identity string, s Server) worker.Worker 
 	for name, f := range Workflows() {
 		w.RegisterWorkflowWithOptions(f, workflow.RegisterOptions{Name: name, VersioningBehavior: versioning(name)})
 	}
-	for _, a := range []any{s.Instances, s.Doors, s.Reconciles, s.Drains, s.Failovers, s.Fleets, s.Deployments, s.Batches, s.Sweeps, s.Modules, s.Regions} {
+	for _, a := range []any{s.Instances, s.Doors, s.Reconciles, s.Drains, s.Failovers, s.Fleets, s.Deployments, s.Batches, s.Sweeps, s.Modules, s.Regions, s.Policies} {
 		w.RegisterActivity(a)
 	}
 	return w

@@ -24,6 +24,7 @@ func Doors() map[string]any {
 		TypeDrainNode:          requests[DrainNodeInput](fleet.OperationDrain),
 		TypeFailoverSite:       requests[FailoverSiteInput](fleet.OperationFailover),
 		TypeExecuteModule:      requests[ExecuteModuleInput](fleet.OperationExecute),
+		TypeApplyRegionPolicy:  requests[ApplyRegionPolicyInput](fleet.OperationApplyPolicy), // to all that the holder governs
 	}
 }
 
@@ -153,4 +154,15 @@ type ExecuteModuleInput struct {
 // Validate refuses a name that no module has, and an input or a time beyond the limits.
 func (in ExecuteModuleInput) Validate() error {
 	return fleet.ValidExecution(in.Module, in.Input, in.TimeoutSeconds)
+}
+
+// ApplyRegionPolicyInput names a policy holder: {"holder":"project/p1"}.
+type ApplyRegionPolicyInput struct {
+	Holder string `json:"holder"`
+}
+
+// Validate refuses what cannot carry a policy.
+func (in ApplyRegionPolicyInput) Validate() error {
+	_, err := fleet.ParseHolder("/holder", in.Holder)
+	return err
 }

@@ -69,6 +69,12 @@ var entities = map[fleet.EntityKind]entity{
 		workflow: TypeWatchRegion, attributes: []string{AttributeRegion},
 		input: func(_ *Client, names []string) any { return WatchRegionInput{Peer: fleet.RegionName(names[0])} },
 	},
+	fleet.EntityPolicy: {
+		workflow: TypePolicy,
+		input: func(_ *Client, names []string) any {
+			return PolicyInput{Kind: fleet.ObjectKind(names[0]), Name: names[1]}
+		},
+	},
 }
 
 // listed are the search attributes of a run.

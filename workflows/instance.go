@@ -190,7 +190,7 @@ func (e *instance) visit(ctx workflow.Context, step fleet.Step) error {
 		case fleet.Conflict:
 			in.Step = fleet.Step{}
 		case fleet.Invalid, fleet.Denied, fleet.Unauthenticated, fleet.IllegalState, fleet.Precondition, fleet.TooLarge,
-			fleet.Stale, fleet.HashMismatch, fleet.ApplyFailed, fleet.Gone, fleet.IsolationMissing:
+			fleet.Stale, fleet.HashMismatch, fleet.ApplyFailed, fleet.Gone, fleet.IsolationMissing, fleet.NotOwner:
 			return err
 		case fleet.Communication, fleet.RateLimited, fleet.Unavailable, fleet.Internal:
 		}

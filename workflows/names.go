@@ -35,11 +35,13 @@ const (
 	TypeExecution   = "Execution"
 	TypeDeliverSite = "DeliverSite"
 	TypeWatchRegion = "WatchRegion"
+	TypePolicy      = "Policy"
 )
 
 // Types of the doors, which any Temporal client starts (doors.go).
 const (
 	TypeDeployInstance     = "DeployInstance"
+	TypeApplyRegionPolicy  = "ApplyRegionPolicy"
 	TypeSetInstanceState   = "SetInstanceState"
 	TypeDeployFleet        = "DeployFleet"
 	TypeConvergeDeployment = "ConvergeDeployment"

@@ -19,7 +19,7 @@ const applyLong = `Declare the objects of manifest files, and deliver what chang
 
 A file is YAML or JSON and holds any number of documents:
 
-  kind: Instance            # or Project, Site, Pool, Template, Deployment, Fleet
+  kind: Instance            # or Organization, Project, Service, Site, Pool, Template, Deployment, Fleet
   name: press-7
   site: plant-1             # for an Instance
   project: line-a           # "default" if omitted
@@ -201,9 +201,10 @@ func (a *applier) upload(ctx context.Context, client *api.Client, m *manifest) e
 func (a *applier) body(m *manifest) (json.RawMessage, error) {
 	beside := struct {
 		Project string            `json:"project,omitempty"`
+		Service string            `json:"service,omitempty"`
 		Labels  map[string]string `json:"labels,omitempty"`
 		Reason  string            `json:"reason,omitempty"`
-	}{Project: a.projectOf(m), Labels: m.Labels}
+	}{Project: a.projectOf(m), Service: m.Service, Labels: m.Labels}
 	var spec struct {
 		Reason *string `json:"reason"`
 	}
@@ -229,7 +230,7 @@ func (a *applier) body(m *manifest) (json.RawMessage, error) {
 
 // projectOf is the project that an object is declared in, "" for the region's default.
 func (c *cli) projectOf(m *manifest) string {
-	if m.kind.Kind == fleet.KindProject {
+	if m.kind.NoProject {
 		return ""
 	}
 	return first(m.Project, c.flags.project)

@@ -166,7 +166,7 @@ func TestBadManifests(t *testing.T) {
 	t.Parallel()
 	good := "kind: Project\nname: line-a\n---\n"
 	for name, row := range map[string]struct{ text, says string }{
-		"unknown kind":     {"kind: Gadget\nname: a", ":4: gadget/a: unknown kind \"Gadget\"; use Project, Site, Pool, Template, Instance, Deployment or Fleet"},
+		"unknown kind":     {"kind: Gadget\nname: a", ":4: gadget/a: unknown kind \"Gadget\"; use Organization, Project, Service, Site, Pool, Template, Instance, Deployment or Fleet"},
 		"no kind":          {"name: a", ":4: /a: kind is required"},
 		"bad name":         {"kind: Site\nname: Plant", `:4: site/Plant: name: "Plant" is not a name`},
 		"unknown field":    {"kind: Site\nname: a\nsepc: {}", `:4: unknown field "sepc"`},
@@ -183,7 +183,7 @@ func TestBadManifests(t *testing.T) {
 		"no site":          {"kind: Instance\nname: a\nspec: {config: {}}", `site: "" is not a name`},
 		"bad run":          {"kind: Instance\nname: a\nsite: p\nspec: {config: {}, run: {command: []}}", "spec/run/command: command is empty"},
 		"missing file":     {"kind: Instance\nname: a\nsite: p\nspec: {artifactFile: no.bin}", "spec: artifactFile: open"},
-		"labels in spec":   {"kind: Site\nname: a\nspec: {labels: {a: b}}", "spec: move project and labels out of spec, to the top level"},
+		"labels in spec":   {"kind: Site\nname: a\nspec: {labels: {a: b}}", "spec: move project, service and labels out of spec, to the top level"},
 		"doubled key":      {"kind: Site\nname: a\nname: b", `:6: key "name" stands here twice`},
 		"not YAML":         {"kind: [", "not YAML: line"},
 		"declared twice":   {"kind: Project\nname: line-a", ":4: project/line-a is already declared in "},

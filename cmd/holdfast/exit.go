@@ -55,6 +55,7 @@ var exitOfKind = map[fleet.Kind]int{
 	fleet.IllegalState:     exitConflict,
 	fleet.Precondition:     exitConflict,
 	fleet.IsolationMissing: exitConflict,
+	fleet.NotOwner:         exitConflict,
 	fleet.Stale:            exitConflict,
 	fleet.HashMismatch:     exitOperationFailed,
 	fleet.ApplyFailed:      exitOperationFailed,

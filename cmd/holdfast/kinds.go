@@ -49,6 +49,8 @@ type declaredKind struct {
 // declaredKinds adds to the rows of kinds what the command line does for them.
 func declaredKinds(rows fleet.KindTable) []declaredKind {
 	parts := map[fleet.ObjectKind]declaredKind{
+		fleet.KindOrganization: {header: []string{"NAME", "GENERATION", "UPDATED"}, cells: projectCells, check: checkPlain(declare.Organization)},
+		fleet.KindService:      {check: checkPlain(declare.Service)},
 		fleet.KindProject: {
 			header: []string{"NAME", "GENERATION", "UPDATED"}, cells: projectCells, check: (*manifest).checkProject,
 		},

@@ -29,7 +29,7 @@ func TestRegisteredKind(t *testing.T) {
 	manifest := write(t, "gadgets.yaml", "kind: Gadget\nname: g1\nproject: press\nlabels: {line: a}\nspec: {site: plant-1, size: 2}\n")
 	unknown := s.run("apply", "-f", manifest)
 	require.Equal(t, exitUsage, s.run("get", "gadgets").code)
-	require.Contains(t, unknown.stderr, `unknown kind "Gadget"; use Project, Site, Pool, Template, Instance, Deployment or Fleet`)
+	require.Contains(t, unknown.stderr, `unknown kind "Gadget"; use Organization, Project, Service, Site, Pool, Template, Instance, Deployment or Fleet`)
 	require.Empty(t, r.changes())
 
 	s.registered = fleet.KindTable{{Kind: "gadget", Title: "Gadget", Plural: "gadgets"}}
@@ -48,6 +48,6 @@ func TestRegisteredKind(t *testing.T) {
 	require.Equal(t, []string{"PUT gadgets/g1", "PUT gadgets/g1", "DELETE gadgets/g1"}, r.changes())
 
 	bad := s.run("apply", "-f", write(t, "bad.yaml", "kind: Gadget\nname: g1\nspec: {project: press}\n"))
-	require.Contains(t, bad.stderr, "move project and labels out of spec")
+	require.Contains(t, bad.stderr, "move project, service and labels out of spec")
 	require.Contains(t, s.run("apply", "-f", write(t, "none.yaml", "kind: Widget\nname: g1\n")).stderr, "Fleet or Gadget")
 }

@@ -23,6 +23,7 @@ type manifest struct {
 	Name    string            `json:"name"`
 	Site    string            `json:"site"`
 	Project string            `json:"project"`
+	Service string            `json:"service"`
 	Labels  map[string]string `json:"labels"`
 	Spec    json.RawMessage   `json:"spec"`
 

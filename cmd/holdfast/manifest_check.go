@@ -46,7 +46,18 @@ func (m *manifest) check(c *cli) error {
 		return err
 	}
 	if m.Project != "" {
+		if m.kind.NoProject {
+			return fmt.Errorf("project: a %s cannot belong to a project", m.kind.Title)
+		}
 		if err := fleet.ValidateName("project", m.Project); err != nil {
+			return err
+		}
+	}
+	if m.Service != "" {
+		if m.kind.Holder {
+			return fmt.Errorf("service: a %s cannot belong to a service", m.kind.Title)
+		}
+		if err := fleet.ValidateName("service", m.Service); err != nil {
 			return err
 		}
 	}
@@ -74,7 +85,7 @@ func (m *manifest) checkObject() error {
 	if err := strictly(m.Spec, &spec); err != nil {
 		return inSpec(err)
 	}
-	if spec["project"] != nil || spec["labels"] != nil {
+	if spec["project"] != nil || spec["service"] != nil || spec["labels"] != nil {
 		return errBeside
 	}
 	return nil
@@ -95,17 +106,21 @@ func checkPlain[P, S any](of func(P) (S, error)) func(*manifest) error {
 }
 
 func (m *manifest) checkProject() error {
-	if m.Project != "" {
-		return errors.New("project: a Project cannot belong to a project")
+	var put api.ProjectPut
+	if err := strictly(m.Spec, &put); err != nil {
+		return inSpec(err)
 	}
-	return inSpec(strictly(m.Spec, &struct{}{}))
+	if put.Labels != nil {
+		return errBeside
+	}
+	return checked(declare.Project(m.Name, put))
 }
 
 func (m *manifest) checkTemplate() error {
 	if err := strictly(m.Spec, &m.template); err != nil {
 		return inSpec(err)
 	}
-	if m.template.Project != "" || m.template.Labels != nil {
+	if m.template.Project != "" || m.template.Service != "" || m.template.Labels != nil {
 		return errBeside
 	}
 	return inSpec(declare.CheckTemplate(m.Name, m.template))
@@ -119,7 +134,7 @@ func (m *manifest) checkInstance() error {
 	if err := strictly(m.Spec, in); err != nil {
 		return inSpec(err)
 	}
-	if in.Project != "" || in.Labels != nil {
+	if in.Project != "" || in.Service != "" || in.Labels != nil {
 		return errBeside
 	}
 	if err := m.readFiles(); err != nil {
@@ -133,7 +148,7 @@ func (m *manifest) checkFleet() error {
 	if err := strictly(m.Spec, &put); err != nil {
 		return inSpec(err)
 	}
-	if put.Project != "" || put.Labels != nil {
+	if put.Project != "" || put.Service != "" || put.Labels != nil {
 		return errBeside
 	}
 	var err error // without what is empty
@@ -191,7 +206,7 @@ func (m *manifest) path(name string) string {
 	return filepath.Join(m.dir, name)
 }
 
-var errBeside = errors.New("spec: move project and labels out of spec, to the top level")
+var errBeside = errors.New("spec: move project, service and labels out of spec, to the top level")
 
 // inSpec prefixes the place of an error with "spec".
 func inSpec(err error) error {

@@ -15,7 +15,7 @@ func (m *manifest) checkDeployment() error {
 	if err := strictly(m.Spec, in); err != nil {
 		return inSpec(err)
 	}
-	if in.Project != "" || in.Labels != nil {
+	if in.Project != "" || in.Service != "" || in.Labels != nil {
 		return errBeside
 	}
 	if err := m.readContents(); err != nil {

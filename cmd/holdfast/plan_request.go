@@ -40,7 +40,7 @@ func (c *cli) request(m *manySettings, use, reason string) (*savedPlan, error) {
 	for i, one := range manifests {
 		key := one.key()
 		s.at[api.PlanKey{Kind: string(key.Kind), Site: key.Scope, Name: key.Name}] = one.at
-		o := api.Manifest{Kind: string(key.Kind), Name: key.Name, Site: key.Scope, Project: c.projectOf(one), Labels: one.Labels, Spec: one.Spec}
+		o := api.Manifest{Kind: string(key.Kind), Name: key.Name, Site: key.Scope, Project: c.projectOf(one), Service: one.Service, Labels: one.Labels, Spec: one.Spec}
 		if one.instance.ArtifactFile != "" {
 			if err := s.addArtifact(one, o.Project); err != nil {
 				return nil, err

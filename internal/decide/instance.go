@@ -286,7 +286,7 @@ func passes(t fleet.TargetSeen) bool {
 		return !t.Ahead
 	case fleet.Invalid, fleet.Unauthenticated, fleet.Denied, fleet.NotFound, fleet.Conflict, fleet.IllegalState,
 		fleet.Precondition, fleet.TooLarge, fleet.RateLimited, fleet.HashMismatch, fleet.ApplyFailed, fleet.Gone,
-		fleet.IsolationMissing, fleet.Internal:
+		fleet.IsolationMissing, fleet.NotOwner, fleet.Internal:
 	}
 	return false
 }

@@ -13,6 +13,7 @@ import (
 // Plain is what the body of a PUT of a plain kind says.
 type Plain struct {
 	Project string
+	Service string
 	Labels  map[string]string
 	Spec    any
 }
@@ -62,11 +63,41 @@ func CheckTemplate(name string, put api.TemplatePut) error {
 // PlainSite is what the body of a site says.
 func PlainSite(put api.SitePut) (Plain, error) {
 	spec, err := Site(put)
-	return Plain{put.Project, put.Labels, spec}, err
+	return Plain{put.Project, put.Service, put.Labels, spec}, err
 }
 
 // PlainPool is what the body of a pool says.
 func PlainPool(put api.PoolPut) (Plain, error) {
 	spec, err := Pool(put)
-	return Plain{put.Project, put.Labels, spec}, err
+	return Plain{put.Project, put.Service, put.Labels, spec}, err
+}
+
+// Project makes the spec of the project of a name.
+func Project(name string, put api.ProjectPut) (fleet.ProjectSpec, error) {
+	spec := fleet.ProjectSpec{HolderSpec: fleet.HolderSpec{MultiRegionPolicy: put.MultiRegionPolicy}, Organization: put.Organization}
+	return spec, spec.Validate(fleet.ProjectName(name))
+}
+
+// Organization makes the spec of an organization.
+func Organization(put api.OrganizationPut) (fleet.OrganizationSpec, error) {
+	spec := fleet.OrganizationSpec{HolderSpec: fleet.HolderSpec{MultiRegionPolicy: put.MultiRegionPolicy}}
+	return spec, spec.Validate()
+}
+
+// Service makes the spec of a service.
+func Service(put api.ServicePut) (fleet.ServiceSpec, error) {
+	spec := fleet.ServiceSpec{HolderSpec: fleet.HolderSpec{MultiRegionPolicy: put.MultiRegionPolicy}}
+	return spec, spec.Validate()
+}
+
+// PlainOrganization is what the body of an organization says; all projects may see it.
+func PlainOrganization(put api.OrganizationPut) (Plain, error) {
+	spec, err := Organization(put)
+	return Plain{string(fleet.DefaultProject), "", put.Labels, spec}, err
+}
+
+// PlainService is what the body of a service says.
+func PlainService(put api.ServicePut) (Plain, error) {
+	spec, err := Service(put)
+	return Plain{put.Project, "", put.Labels, spec}, err
 }

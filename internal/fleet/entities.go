@@ -26,13 +26,15 @@ var (
 	EntityDeliver = EntityKind{"deliver", 1}
 	// EntityRegion follows what a peer changes; it has no operations.
 	EntityRegion = EntityKind{"region", 1}
+	// EntityPolicy applies the policy of a holder, which its kind and name identify.
+	EntityPolicy = EntityKind{"policy", 2}
 )
 
 // EntityKinds gives all rows.
 func EntityKinds() []EntityKind {
 	return []EntityKind{
 		EntityInstance, EntityDeployment, EntityFleet, EntityNode, EntityDrain, EntitySite, EntityExecution, EntityDeliver,
-		EntityRegion,
+		EntityRegion, EntityPolicy,
 	}
 }
 

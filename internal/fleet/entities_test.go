@@ -20,6 +20,7 @@ func TestSubjects(t *testing.T) {
 		fleet.SiteSubject("plant-1"):                {"site", "plant-1"},
 		fleet.ExecutionSubject("0123"):              {"execution", "0123"},
 		fleet.DeliverSubject("plant-1"):             {"deliver", "plant-1"},
+		fleet.PolicySubject(fleet.ProjectKey("p1")): {"policy", "project", "p1"},
 	} {
 		kind, names, ok := fleet.ParseSubject(subject)
 		require.True(t, ok, subject)

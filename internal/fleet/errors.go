@@ -31,14 +31,16 @@ const (
 	// IsolationMissing: a node that cannot isolate projects was asked to run a command of a project other than its
 	// site's.
 	IsolationMissing Kind = "isolation_missing"
-	Internal         Kind = "internal"
+	// NotOwner: another region owns the object, and only that one writes it.
+	NotOwner Kind = "not_owner"
+	Internal Kind = "internal"
 )
 
 // Kinds lists every kind; the maps at the edges are tested against it.
 func Kinds() []Kind {
 	return []Kind{
 		Invalid, Unauthenticated, Denied, NotFound, Conflict, IllegalState, Precondition, TooLarge,
-		RateLimited, Stale, HashMismatch, ApplyFailed, Communication, Unavailable, Gone, IsolationMissing, Internal,
+		RateLimited, Stale, HashMismatch, ApplyFailed, Communication, Unavailable, Gone, IsolationMissing, NotOwner, Internal,
 	}
 }
 
@@ -48,7 +50,7 @@ func (k Kind) Retryable() bool {
 	case Communication, RateLimited, Unavailable, Internal:
 		return true
 	case Invalid, Unauthenticated, Denied, NotFound, Conflict, IllegalState, Precondition, TooLarge,
-		Stale, HashMismatch, ApplyFailed, Gone, IsolationMissing:
+		Stale, HashMismatch, ApplyFailed, Gone, IsolationMissing, NotOwner:
 		return false
 	}
 	return true
@@ -62,6 +64,7 @@ type Error struct {
 	Message string
 	Hint    string
 	Field   string
+	Owner   string // the region that owns the object, of NotOwner
 	Err     error
 }
 

@@ -2,10 +2,13 @@ package fleet
 
 // DeclaredKind is what the region, its clients and the CLI know of a kind of declared objects.
 type DeclaredKind struct {
-	Kind   ObjectKind
-	Title  string // as manifests write it: "Pool"
-	Plural string // in paths, commands and texts: "pools"
-	OfSite bool   // its objects belong to a site, which is their scope
+	Kind      ObjectKind
+	Title     string // as manifests write it: "Pool"
+	Plural    string // in paths, commands and texts: "pools"
+	NoProject bool   // its objects belong to no project
+	OfSite    bool   // its objects belong to a site, which is their scope
+	Shared    bool   // owned by the control region of what governs it; else by the region that declares it
+	Holder    bool   // may carry a MultiRegionPolicy
 }
 
 // KindTable has rows of kinds.
@@ -14,10 +17,12 @@ type KindTable []DeclaredKind
 // DeclaredKinds gives a row for each kind, in the order of an apply: objects come after those that they refer to.
 func DeclaredKinds() KindTable {
 	return KindTable{
-		{Kind: KindProject, Title: "Project", Plural: "projects"},
+		{Kind: KindOrganization, Title: "Organization", Plural: "organizations", NoProject: true, Shared: true, Holder: true},
+		{Kind: KindProject, Title: "Project", Plural: "projects", NoProject: true, Shared: true, Holder: true},
+		{Kind: KindService, Title: "Service", Plural: "services", Shared: true, Holder: true},
 		{Kind: KindSite, Title: "Site", Plural: "sites"},
 		{Kind: KindPool, Title: "Pool", Plural: "pools"},
-		{Kind: KindTemplate, Title: "Template", Plural: "templates"},
+		{Kind: KindTemplate, Title: "Template", Plural: "templates", Shared: true},
 		{Kind: KindInstance, Title: "Instance", Plural: "instances", OfSite: true},
 		{Kind: KindDeployment, Title: "Deployment", Plural: "deployments"},
 		{Kind: KindFleet, Title: "Fleet", Plural: "fleets"},
@@ -51,9 +56,6 @@ func (d DeclaredKind) NewKey(site, name string) ObjectKey {
 	}
 	return key
 }
-
-// ProjectSpec is the spec of a project, a name for now.
-type ProjectSpec struct{}
 
 // Reference is an object that a spec refers to, and the field of the spec that names it.
 type Reference struct {

@@ -10,10 +10,12 @@ type ObjectKind string
 
 // The kinds that a person can declare.
 const (
-	KindProject  ObjectKind = "project"
-	KindSite     ObjectKind = "site"
-	KindTemplate ObjectKind = "template"
-	KindInstance ObjectKind = "instance"
+	KindOrganization ObjectKind = "organization"
+	KindProject      ObjectKind = "project"
+	KindService      ObjectKind = "service"
+	KindSite         ObjectKind = "site"
+	KindTemplate     ObjectKind = "template"
+	KindInstance     ObjectKind = "instance"
 )
 
 // ApplySetLabel is the label of objects that are applied and pruned together.
@@ -34,6 +36,15 @@ func (k ObjectKey) String() string {
 	return string(k.Kind) + "/" + k.Scope + "/" + k.Name
 }
 
+// ProjectKey names a project.
+func ProjectKey(name ProjectName) ObjectKey { return ObjectKey{Kind: KindProject, Name: string(name)} }
+
+// OrganizationKey names an organization.
+func OrganizationKey(name string) ObjectKey { return ObjectKey{Kind: KindOrganization, Name: name} }
+
+// ServiceKey names a service.
+func ServiceKey(name string) ObjectKey { return ObjectKey{Kind: KindService, Name: name} }
+
 // TemplateKey names a template.
 func TemplateKey(name string) ObjectKey { return ObjectKey{Kind: KindTemplate, Name: name} }
 
@@ -50,6 +61,7 @@ type Object struct {
 	Version         CopyVersion
 	UID             string
 	Project         ProjectName
+	Service         string // of the project, "" if none
 	Labels          map[string]string
 	Generation      int64
 	ResourceVersion int64
@@ -61,10 +73,34 @@ type Object struct {
 	DeletingSince   *time.Time
 }
 
-// Syncing shows which region owns an object and which regions have a copy.
+// Syncing shows which region owns an object and which regions have it, the owner included (M28).
 type Syncing struct {
 	OwningRegion string   `json:"owningRegion"`
 	Regions      []string `json:"regions"`
+}
+
+// Owner is the region that owns an object, "" if that was never computed.
+func (o *Object) Owner() string {
+	var s Syncing
+	if json.Unmarshal(o.Syncing, &s) != nil {
+		return "" // the next write computes it
+	}
+	return s.OwningRegion
+}
+
+// CheckOwner refuses a write of the object in a region that does not own it (M27, M39).
+func (o *Object) CheckOwner(region string) error {
+	if owner := o.Owner(); owner != "" && owner != region {
+		return OwnedBy(o.ObjectKey, owner)
+	}
+	return nil
+}
+
+// OwnedBy is the error of a write outside the owning region.
+func OwnedBy(key ObjectKey, owner string) error {
+	e := Errorf(NotOwner, "region %s owns %s", owner, key).WithHint("send the request to region " + owner)
+	e.Owner = owner
+	return e
 }
 
 const (

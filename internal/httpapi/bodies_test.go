@@ -83,7 +83,7 @@ func TestBodyMistakes(t *testing.T) {
 		{"PUT", press7Path, `{"config":{},"templateGeneration":1}`, "/templateGeneration", "templateGeneration 1 needs a template: give template, or omit templateGeneration"},
 		{"PUT", press7Path, `{"template":"press","templateGeneration":-1}`, "/templateGeneration", "invalid templateGeneration -1: want 1 or more, or omit it for the newest"},
 		{"PUT", press7Path, `{"config":{},"config":{}}`, "/config", "duplicate key"},
-		{"PUT", "/api/v1/templates/press", `{"bsae":{}}`, "/bsae", "unknown field; use base, project, labels, compositions or secrets"},
+		{"PUT", "/api/v1/templates/press", `{"bsae":{}}`, "/bsae", "unknown field; use base, project, service, labels, compositions or secrets"},
 		{"PUT", "/api/v1/sites/plant-2", `{"nodes":[{"name":"a","role":"boss"}]}`, "/nodes/0/role", `unknown role "boss"; use active, standby or worker`},
 		{"PUT", "/api/v1/sites/plant-2", `{"nodes":[],"onIsolation":"wait"}`, "/onIsolation", `unknown onIsolation "wait"; use stop or run`},
 		{"PUT", webPath, `{"image":"a b"}`, "/image", `invalid image "a b": want [HOST[:PORT]/]NAME[:TAG][@DIGEST], up to 512 bytes`},

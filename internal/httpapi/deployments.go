@@ -138,7 +138,7 @@ func (s *server) deploymentFrom(ctx context.Context, in *putDeploymentInput, raw
 	if w.Project, err = s.projectOf(ctx, put.Project); err != nil {
 		return deployments.DeploymentPut{}, err
 	}
-	w.Labels = put.Labels
+	w.Labels, w.Service = put.Labels, put.Service
 	if err := s.placeable(ctx, w.Project, made.Spec.Placement); err != nil {
 		return deployments.DeploymentPut{}, err
 	}

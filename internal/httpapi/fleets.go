@@ -80,7 +80,7 @@ func (s *server) fleetFrom(ctx context.Context, in *putFleetInput, raw []byte) (
 	if p.Project, err = s.projectOf(ctx, put.Project); err != nil {
 		return p, err
 	}
-	p.Labels, p.Reason = put.Labels, put.Reason
+	p.Labels, p.Service, p.Reason = put.Labels, put.Service, put.Reason
 	if err := s.pinFleet(ctx, &p.Spec.Change); err != nil {
 		return p, err
 	}

@@ -118,7 +118,7 @@ func (s *server) changeFrom(ctx context.Context, key fleet.ObjectKey, in *putIns
 	if c.Project, err = s.projectOf(ctx, put.Project); err != nil {
 		return c, err
 	}
-	c.Labels, c.Reason = put.Labels, put.Reason
+	c.Labels, c.Service, c.Reason = put.Labels, put.Service, put.Reason
 	if c.Spec, err = declare.Instance(put, doc, site); err != nil {
 		return c, err
 	}

@@ -64,10 +64,11 @@ func putPlain[P any](
 			return nil, err
 		}
 	}
-	w.Labels = d.Labels
+	w.Labels, w.Service = d.Labels, d.Service
 	written, err := s.store.Declare(ctx, w, d.Spec)
 	if err != nil {
 		return nil, err
 	}
+	s.wakePolicy(ctx, written, in.MutationParams)
 	return declared(written, in.MutationParams), nil
 }

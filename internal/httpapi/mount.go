@@ -124,6 +124,7 @@ func (s *server) routes(region string) (http.Handler, error) {
 	s.mountReconciles()
 	s.mountDrains()
 	s.mountFailovers()
+	s.mountPolicies()
 	s.mountOrphans()
 	s.mountTokens()
 	s.mountArtifacts()
@@ -164,12 +165,14 @@ func openAPI(region string) huma.Config {
 // kindParts has a row for each kind of fleet.DeclaredKinds.
 func kindParts() map[fleet.ObjectKind]kindPart {
 	return map[fleet.ObjectKind]kindPart{
-		fleet.KindProject:    {mount: (*server).mountProjects},
-		fleet.KindSite:       {mount: mountPlain("Declare a site and its nodes", declare.PlainSite), status: (*server).siteStatuses},
-		fleet.KindPool:       {mount: mountPlain("Declare a pool of nodes", declare.PlainPool)},
-		fleet.KindTemplate:   {mount: (*server).mountTemplates},
-		fleet.KindInstance:   {mount: (*server).mountInstances, own: true},
-		fleet.KindDeployment: {mount: (*server).mountDeployments, own: true},
-		fleet.KindFleet:      {mount: (*server).mountFleets, status: (*server).fleetStatuses, detail: (*server).fleetDetail},
+		fleet.KindOrganization: {mount: mountPlain("Declare an organization", declare.PlainOrganization)},
+		fleet.KindService:      {mount: mountPlain("Declare a service of a project", declare.PlainService)},
+		fleet.KindProject:      {mount: (*server).mountProjects},
+		fleet.KindSite:         {mount: mountPlain("Declare a site and its nodes", declare.PlainSite), status: (*server).siteStatuses},
+		fleet.KindPool:         {mount: mountPlain("Declare a pool of nodes", declare.PlainPool)},
+		fleet.KindTemplate:     {mount: (*server).mountTemplates},
+		fleet.KindInstance:     {mount: (*server).mountInstances, own: true},
+		fleet.KindDeployment:   {mount: (*server).mountDeployments, own: true},
+		fleet.KindFleet:        {mount: (*server).mountFleets, status: (*server).fleetStatuses, detail: (*server).fleetDetail},
 	}
 }

@@ -157,7 +157,8 @@ func declared(w postgres.Written, m MutationParams) *acceptedOutput {
 // viewOf is how an object reads, without its status.
 func viewOf(o fleet.Object) api.Object {
 	view := api.Object{
-		Kind: string(o.Kind), Region: string(o.Region), Name: o.Name, Project: string(o.Project), Labels: o.Labels, UID: o.UID,
+		Kind: string(o.Kind), Region: string(o.Region), Name: o.Name, Project: string(o.Project),
+		Service: o.Service, Labels: o.Labels, UID: o.UID,
 		Generation: o.Generation, ResourceVersion: strconv.FormatInt(o.ResourceVersion, 10), Syncing: o.Syncing,
 		CreatedBy: o.CreatedBy, CreatedAt: o.CreatedAt, UpdatedAt: o.UpdatedAt, DeletingSince: o.DeletingSince, Spec: o.Spec,
 	}

@@ -191,6 +191,8 @@ func (s *server) fillOperations(ctx context.Context, rows []postgres.Operation, 
 			views[i].Reason, views[i].Message = waitsForModule(o)
 		case o.Kind == fleet.OperationFailover:
 			views[i].Reason, views[i].Message = "queued", "waiting for the workflow of site "+string(o.Site)
+		case o.Kind == fleet.OperationApplyPolicy:
+			views[i].Reason, views[i].Message = "applying", "waiting for workflow "+o.Subject+" to visit all objects; its status query says how far it is"
 		case o.Kind == fleet.OperationReconcile:
 			views[i].Reason, views[i].Message = waitsForNode(o)
 		default:
@@ -272,7 +274,7 @@ func (s *server) operationView(o postgres.Operation) api.Operation {
 		revision = 0
 	}
 	return api.Operation{
-		ID: string(o.ID), Kind: string(o.Kind), Site: string(o.Site), Instance: string(o.Instance), Node: string(o.Node), Fleet: string(o.Fleet), Module: o.Module, Deployment: string(o.Deployment), Forced: o.Forced, Revision: revision,
+		ID: string(o.ID), Kind: string(o.Kind), Site: string(o.Site), Instance: string(o.Instance), Node: string(o.Node), Fleet: string(o.Fleet), Module: o.Module, Deployment: string(o.Deployment), Holder: o.Holder, Forced: o.Forced, Revision: revision,
 		State: o.State, Reason: o.Reason, Message: o.Message, RequestedBy: o.RequestedBy, CreatedAt: o.CreatedAt,
 		EndedAt: o.EndedAt, Deadline: o.Deadline, Delivery: string(o.Delivery), Workflow: s.links.workflow(o.Subject, o.EntityRun),
 	}

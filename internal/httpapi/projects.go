@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/declare"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 )
@@ -32,14 +33,19 @@ func (s *server) putProject(ctx context.Context, in *putProjectInput) (*accepted
 	if err := fleet.ValidateLabels("/labels", put.Labels); err != nil {
 		return nil, err
 	}
+	spec, err := declare.Project(in.Name, put)
+	if err != nil {
+		return nil, err
+	}
 	w, err := s.write(ctx, fleet.ObjectKey{Kind: fleet.KindProject, Name: in.Name}, in.MutationParams, raw)
 	if err != nil {
 		return nil, err
 	}
 	w.Project, w.Labels = fleet.ProjectName(in.Name), put.Labels
-	written, err := s.store.Declare(ctx, w, fleet.ProjectSpec{})
+	written, err := s.store.Declare(ctx, w, spec)
 	if err != nil {
 		return nil, err
 	}
+	s.wakePolicy(ctx, written, in.MutationParams)
 	return declared(written, in.MutationParams), nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres/keyring"
 	"github.com/holdfast-io/holdfast/internal/postgres/modules"
 	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
+	"github.com/holdfast-io/holdfast/internal/postgres/policies"
 	"github.com/holdfast-io/holdfast/internal/postgres/reconcile"
 	"github.com/holdfast-io/holdfast/internal/watch"
 )
@@ -30,6 +31,7 @@ type Store interface {
 	nodeStore
 	reconcileStore
 	failoverStore
+	policyStore
 	tokenStore
 	eventStore
 	plans.Store
@@ -145,6 +147,10 @@ type reconcileStore interface {
 type failoverStore interface {
 	LeaseOf(ctx context.Context, site fleet.SiteName) (nodes.Lease, error)
 	AskFailover(ctx context.Context, in nodes.FailoverRequest) (postgres.Operation, error)
+}
+
+type policyStore interface {
+	AskPolicy(ctx context.Context, in policies.PolicyRequest) (postgres.Operation, error)
 }
 
 type tokenStore interface {

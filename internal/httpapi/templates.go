@@ -54,7 +54,7 @@ func (s *server) templateFrom(ctx context.Context, in *putTemplateInput, raw []b
 	if w.Project, err = s.projectOf(ctx, put.Project); err != nil {
 		return nil, err
 	}
-	w.Labels = put.Labels
+	w.Labels, w.Service = put.Labels, put.Service
 	if spec.Base, err = s.canonical(ctx, w.Project, compose.Layer{Name: "/base", JSON: base}); err != nil {
 		return nil, err
 	}

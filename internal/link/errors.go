@@ -27,6 +27,7 @@ var statusCode = map[fleet.Kind]codes.Code{
 	fleet.Unavailable:      codes.Unavailable,
 	fleet.Gone:             codes.FailedPrecondition,
 	fleet.IsolationMissing: codes.FailedPrecondition,
+	fleet.NotOwner:         codes.FailedPrecondition,
 	fleet.Internal:         codes.Internal,
 }
 

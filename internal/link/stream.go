@@ -136,7 +136,7 @@ func (s *Server) turnAway(stream connectStream, err error) error {
 		}
 	case fleet.Invalid, fleet.Unauthenticated, fleet.Conflict, fleet.IllegalState, fleet.Precondition, fleet.TooLarge,
 		fleet.RateLimited, fleet.Stale, fleet.HashMismatch, fleet.ApplyFailed, fleet.Communication, fleet.Unavailable,
-		fleet.IsolationMissing, fleet.Internal:
+		fleet.IsolationMissing, fleet.NotOwner, fleet.Internal:
 		return StatusOf(err)
 	}
 	return StatusOf(stream.Send(again(reason)))

@@ -99,7 +99,7 @@ func (s *Store) DeleteDeclared(ctx context.Context, w Write) (Written, error) {
 		if err != nil || o == nil {
 			return OrNotFound(err, string(w.Key.Kind), w.Key.Name, "holdfast get "+w.Key.Kind.Declared().Plural)
 		}
-		if err := CheckMatch(w, o); err != nil {
+		if err := s.CheckMatch(w, o); err != nil {
 			return err
 		}
 		if err := Unreferred(ctx, q, w.Key); err != nil {

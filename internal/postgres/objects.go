@@ -23,6 +23,8 @@ type Write struct {
 	Key     fleet.ObjectKey
 	Labels  map[string]string
 	IfMatch int64
+	// Service of the project, for life; "" is none, or the one that the object has.
+	Service string
 }
 
 // AnyVersion is the IfMatch of an object that has to exist, whatever it is.
@@ -89,8 +91,8 @@ func Find(ctx context.Context, q *db.Queries, k fleet.ObjectKey) (*fleet.Object,
 func ObjectOf(r db.Object) fleet.Object {
 	o := fleet.Object{
 		ObjectKey: fleet.ObjectKey{Kind: fleet.ObjectKind(r.Kind), Scope: r.Scope, Name: r.Name},
-		Version:   fleet.CopyVersion{OwnerEpoch: r.OwnerEpoch, Number: r.ResourceVersion},
-		UID:       r.Uid, Project: fleet.ProjectName(r.Project), Generation: r.Generation,
+		Version:   fleet.CopyVersion{OwnerEpoch: r.OwnerEpoch, Number: max(r.ResourceVersion, r.Refreshed)},
+		UID:       r.Uid, Project: fleet.ProjectName(r.Project), Service: r.Service, Generation: r.Generation,
 		ResourceVersion: r.ResourceVersion, Spec: r.Spec, Syncing: r.Syncing,
 		CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, DeletingSince: r.DeletingSince,
 	}
@@ -107,7 +109,7 @@ func (s *Store) Write(ctx context.Context, q *db.Queries, w Write, spec any) (Wr
 	if err != nil {
 		return Written{}, err
 	}
-	if err := CheckMatch(w, before); err != nil {
+	if err := s.CheckMatch(w, before); err != nil {
 		return Written{}, err
 	}
 	body, err := json.Marshal(spec)
@@ -117,15 +119,33 @@ func (s *Store) Write(ctx context.Context, q *db.Queries, w Write, spec any) (Wr
 	if before == nil {
 		return s.create(ctx, q, w, body)
 	}
-	if before.Project != w.Project {
-		return Written{}, fleet.Errorf(fleet.Conflict, "%s belongs to another project", w.Key).At("project").
-			WithHint("choose another name; the project of an object never changes: delete and re-create it")
+	if err := belongs(w, before); err != nil {
+		return Written{}, err
 	}
+	w.Service = before.Service
 	return s.update(ctx, q, w, before, body)
 }
 
-// CheckMatch refuses a write that expects another version of the object.
-func CheckMatch(w Write, before *fleet.Object) error {
+// belongs refuses a write that moves an object to another project or service.
+func belongs(w Write, before *fleet.Object) error {
+	if before.Project != w.Project {
+		return fleet.Errorf(fleet.Conflict, "%s belongs to another project", w.Key).At("project").
+			WithHint("choose another name; the project of an object never changes: delete and re-create it")
+	}
+	if w.Service != "" && w.Service != before.Service {
+		return fleet.Errorf(fleet.Conflict, "%s does not belong to service %s", w.Key, w.Service).At("/service").
+			WithHint("the service of an object never changes: delete and re-create it")
+	}
+	return nil
+}
+
+// CheckMatch refuses a write that expects another version of the object, or is another region's to make.
+func (s *Store) CheckMatch(w Write, before *fleet.Object) error {
+	if before != nil {
+		if err := before.CheckOwner(s.Region); err != nil {
+			return err
+		}
+	}
 	switch {
 	case w.IfMatch == 0:
 		return nil
@@ -143,18 +163,12 @@ func CheckMatch(w Write, before *fleet.Object) error {
 	return nil
 }
 
-// Syncing is the owner of an object that this region declares.
-func (s *Store) Syncing() (json.RawMessage, error) {
-	return json.Marshal(fleet.Syncing{OwningRegion: s.Region, Regions: []string{s.Region}})
-}
-
 func (s *Store) create(ctx context.Context, q *db.Queries, w Write, spec json.RawMessage) (Written, error) {
-	if w.Key.Kind != fleet.KindProject {
-		if err := KeepProject(ctx, q, w.Project); err != nil {
-			return Written{}, err
-		}
+	syncing, err := s.governOne(ctx, q, w, spec, nil)
+	if err != nil {
+		return Written{}, err
 	}
-	syncing, labels, err := s.parts(w)
+	labels, err := labelsOf(w.Labels)
 	if err != nil {
 		return Written{}, err
 	}
@@ -167,7 +181,7 @@ func (s *Store) create(ctx context.Context, q *db.Queries, w Write, spec json.Ra
 		generation = last + 1
 	}
 	row, err := q.InsertObject(ctx, db.InsertObjectParams{
-		Kind: string(w.Key.Kind), Scope: w.Key.Scope, Name: w.Key.Name, Project: string(w.Project),
+		Kind: string(w.Key.Kind), Scope: w.Key.Scope, Name: w.Key.Name, Project: string(w.Project), Service: w.Service,
 		Labels: labels, Generation: generation, Spec: spec, Syncing: syncing, CreatedBy: w.Actor,
 	})
 	if err != nil {
@@ -179,13 +193,17 @@ func (s *Store) create(ctx context.Context, q *db.Queries, w Write, spec json.Ra
 }
 
 func (s *Store) update(ctx context.Context, q *db.Queries, w Write, before *fleet.Object, spec json.RawMessage) (Written, error) {
-	syncing, labels, err := s.parts(w)
+	syncing, err := s.governOne(ctx, q, w, spec, before)
+	if err != nil {
+		return Written{}, err
+	}
+	labels, err := labelsOf(w.Labels)
 	if err != nil {
 		return Written{}, err
 	}
 	sameSpec := SameJSON(before.Spec, spec)
-	if sameSpec && maps.Equal(before.Labels, w.Labels) && before.DeletingSince == nil && SameJSON(before.Syncing, syncing) {
-		return Written{Before: before, After: before}, nil
+	if sameSpec && maps.Equal(before.Labels, w.Labels) && before.DeletingSince == nil {
+		return refresh(ctx, q, w.Actor, before, syncing)
 	}
 	p := db.UpdateObjectParams{
 		Kind: string(w.Key.Kind), Scope: w.Key.Scope, Name: w.Key.Name, Uid: before.UID,
@@ -212,15 +230,23 @@ func saveUpdate(ctx context.Context, q *db.Queries, p db.UpdateObjectParams, eve
 	return Written{Before: before, After: &after, Changed: true}, err
 }
 
-func (s *Store) parts(w Write) (syncing, labels json.RawMessage, err error) {
-	if syncing, err = s.Syncing(); err != nil {
-		return nil, nil, Failed("compute syncing", err)
+// refresh repairs the syncing of an object that is declared as it is (M43).
+func refresh(ctx context.Context, q *db.Queries, actor string, o *fleet.Object, syncing json.RawMessage) (Written, error) {
+	if SameJSON(o.Syncing, syncing) {
+		return Written{Before: o, After: o}, nil
 	}
-	if w.Labels == nil {
-		return syncing, json.RawMessage("{}"), nil
+	after := *o
+	after.Syncing = syncing
+	err := RefreshSyncing(ctx, q, actor, []Refreshed{{o, syncing}})
+	return Written{Before: o, After: &after, Changed: true}, err
+}
+
+func labelsOf(labels map[string]string) (json.RawMessage, error) {
+	if labels == nil {
+		return json.RawMessage("{}"), nil
 	}
-	labels, err = json.Marshal(w.Labels)
-	return syncing, labels, Failed("write labels", err)
+	b, err := json.Marshal(labels)
+	return b, Failed("write labels", err)
 }
 
 // MarkDeleting gives an object its deletion mark; it goes when its nodes have confirmed.
@@ -228,9 +254,9 @@ func MarkDeleting(ctx context.Context, q *db.Queries, actor string, before *flee
 	if before.DeletingSince != nil {
 		return Written{Before: before, After: before}, nil
 	}
-	labels, err := json.Marshal(before.Labels)
+	labels, err := labelsOf(before.Labels)
 	if err != nil {
-		return Written{}, Failed("write labels", err)
+		return Written{}, err
 	}
 	return saveUpdate(ctx, q, db.UpdateObjectParams{
 		Kind: string(before.Kind), Scope: before.Scope, Name: before.Name, Uid: before.UID, Labels: labels,
@@ -283,7 +309,8 @@ func AppendStatus(ctx context.Context, q *db.Queries, p db.AppendEventParams, be
 	return Failed("append event", q.AppendEvent(ctx, p))
 }
 
-// Declared is the part of an object that a person declares, as events show it.
+// Declared is what events show of an object: the part that a person declares, and its syncing, so that a reader of the
+// feed sees which regions gained or lost it.
 func Declared(o *fleet.Object) json.RawMessage {
 	if o == nil {
 		return nil

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -18,6 +19,7 @@ type Operation struct {
 	Fleet       fleet.FleetName    // that is run
 	Deployment  fleet.DeploymentName
 	Module      string // that is executed, its whole name
+	Holder      string // whose policy is applied, for example project/p1
 	Forced      bool   // of a failover
 	Subject     string
 	Revision    int64
@@ -51,6 +53,10 @@ func OperationOf(r db.Operation) Operation {
 		out.Fleet = fleet.FleetName(r.Name)
 	case fleet.OperationExecute:
 		out.Module = r.Name
+	case fleet.OperationApplyPolicy:
+		if _, names, ok := fleet.ParseSubject(r.Subject); ok {
+			out.Holder = strings.Join(names, "/")
+		}
 	case fleet.OperationConverge, fleet.OperationScale, fleet.OperationRestart, fleet.OperationDestroy:
 		out.Deployment = fleet.DeploymentName(r.Name)
 	case fleet.OperationDeploy, fleet.OperationEnable, fleet.OperationDisable, fleet.OperationDelete, fleet.OperationRollback:
@@ -148,6 +154,8 @@ func (s *Store) CancelOperation(ctx context.Context, id fleet.OperationID) (Oper
 			}
 		case fleet.OperationExecute:
 			return endCancelled(ctx, q, &out, "it was cancelled; the module may finish what it has started")
+		case fleet.OperationApplyPolicy:
+			return endCancelled(ctx, q, &out, "it was cancelled; the policy is applied nevertheless")
 		case fleet.OperationFleet, fleet.OperationDeploy, fleet.OperationEnable, fleet.OperationDisable, fleet.OperationDelete, fleet.OperationRollback,
 			fleet.OperationFailover, fleet.OperationConverge, fleet.OperationScale, fleet.OperationRestart, fleet.OperationDestroy:
 		}

@@ -15,7 +15,7 @@ func KeepProject(ctx context.Context, q *db.Queries, project fleet.ProjectName) 
 	if project == fleet.DefaultProject {
 		return nil
 	}
-	key := fleet.ObjectKey{Kind: fleet.KindProject, Name: string(project)}
+	key := fleet.ProjectKey(project)
 	if err := Lock(ctx, q, nil, key); err != nil {
 		return err
 	}
@@ -23,8 +23,12 @@ func KeepProject(ctx context.Context, q *db.Queries, project fleet.ProjectName) 
 	if err != nil || o != nil {
 		return err
 	}
-	return fleet.Errorf(fleet.NotFound, "project %s not found", project).At("/project").
-		WithHint("declare it first: PUT /api/v1/projects/" + string(project))
+	return noProject(project)
+}
+
+func noProject(name fleet.ProjectName) error {
+	return fleet.Errorf(fleet.NotFound, "project %s not found", name).At("/project").
+		WithHint("declare it first: PUT /api/v1/projects/" + string(name))
 }
 
 // UnusedProject refuses to delete a project that something belongs to: the next project of its name

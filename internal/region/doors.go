@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres/fleets"
 	"github.com/holdfast-io/holdfast/internal/postgres/modules"
 	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
+	"github.com/holdfast-io/holdfast/internal/postgres/policies"
 	"github.com/holdfast-io/holdfast/internal/store"
 	"github.com/holdfast-io/holdfast/workflows"
 )
@@ -60,19 +61,20 @@ type verb func(ctx context.Context, ask postgres.Request, in activities.DoorRequ
 // verbs has a row for each kind of operation that a door requests.
 func (r *requests) verbs() map[fleet.OperationKind]verb {
 	return map[fleet.OperationKind]verb{
-		fleet.OperationDeploy:    asking(r.instance),
-		fleet.OperationEnable:    asking(r.instance),
-		fleet.OperationDisable:   asking(r.instance),
-		fleet.OperationDelete:    asking(r.instance),
-		fleet.OperationFleet:     asking(r.fleet),
-		fleet.OperationConverge:  asking(r.deployment),
-		fleet.OperationScale:     asking(r.scale),
-		fleet.OperationRestart:   asking(r.deployment),
-		fleet.OperationDestroy:   asking(r.deployment),
-		fleet.OperationReconcile: asking(r.reconcile),
-		fleet.OperationDrain:     asking(r.drain),
-		fleet.OperationFailover:  asking(r.failover),
-		fleet.OperationExecute:   asking(r.execution),
+		fleet.OperationDeploy:      asking(r.instance),
+		fleet.OperationEnable:      asking(r.instance),
+		fleet.OperationDisable:     asking(r.instance),
+		fleet.OperationDelete:      asking(r.instance),
+		fleet.OperationFleet:       asking(r.fleet),
+		fleet.OperationConverge:    asking(r.deployment),
+		fleet.OperationScale:       asking(r.scale),
+		fleet.OperationRestart:     asking(r.deployment),
+		fleet.OperationDestroy:     asking(r.deployment),
+		fleet.OperationReconcile:   asking(r.reconcile),
+		fleet.OperationDrain:       asking(r.drain),
+		fleet.OperationFailover:    asking(r.failover),
+		fleet.OperationExecute:     asking(r.execution),
+		fleet.OperationApplyPolicy: asking(r.policy),
 	}
 }
 
@@ -165,6 +167,14 @@ func (r *requests) execution(ctx context.Context, ask postgres.Request, _ fleet.
 	}
 	ask.Project, ask.Limit = fleet.DefaultProject, fleet.ExecutionLimit(in.TimeoutSeconds)
 	return one(r.store.AskExecution(ctx, modules.ExecutionRequest{Request: ask, Module: module, Input: in.Input}))
+}
+
+func (r *requests) policy(ctx context.Context, ask postgres.Request, _ fleet.OperationKind, in workflows.ApplyRegionPolicyInput) (*postgres.Operation, error) {
+	holder, err := fleet.ParseHolder("/holder", in.Holder)
+	if err != nil {
+		return nil, err
+	}
+	return one(r.store.AskPolicy(ctx, policies.PolicyRequest{Request: ask, Holder: holder}))
 }
 
 // Operation reads one operation.

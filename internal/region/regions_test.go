@@ -17,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
@@ -154,24 +153,21 @@ func (m *mesh) follow(ctx context.Context) (wait func()) {
 	return all.Wait
 }
 
-// share writes which regions have an object, as a policy would.
+// share declares a project whose policy names the regions that have what is in it.
 func (m *mesh) share(owner fleet.RegionName, name string, regions ...string) {
 	m.t.Helper()
-	syncing, err := json.Marshal(fleet.Syncing{OwningRegion: string(owner), Regions: regions})
-	require.NoError(m.t, err)
-	err = pgx.BeginFunc(m.t.Context(), m.regions[owner].raw, func(tx pgx.Tx) error {
-		_, err := tx.Exec(m.t.Context(), `SELECT pg_advisory_xact_lock($1)`, postgres.LockID(fleet.ObjectKey{Kind: fleet.KindProject, Name: name}))
-		if err != nil {
-			return err
-		}
-		_, err = tx.Exec(m.t.Context(), `WITH o AS (SELECT * FROM objects WHERE kind = 'project' AND name = $1), e AS (
-			INSERT INTO events (era, type, kind, project, scope, name, uid, generation, actor, before, after)
-			SELECT 1, 'updated', kind, project, scope, name, uid, generation, 'test', jsonb_build_object('spec', spec, 'syncing', syncing, 'ownerEpoch', 1),
-			jsonb_build_object('spec', spec, 'syncing', $2::jsonb, 'ownerEpoch', 1) FROM o RETURNING seq)
-			UPDATE objects SET syncing = $2, resource_version = (SELECT seq FROM e) WHERE kind = 'project' AND name = $1`, name, syncing)
-		return err
-	})
-	require.NoError(m.t, err)
+	m.declare(owner, fleet.ProjectKey(fleet.ProjectName(name)), name, nil,
+		fleet.ProjectSpec{HolderSpec: fleet.HolderSpec{MultiRegionPolicy: &fleet.MultiRegionPolicy{EnabledRegions: regions, DefaultControlRegion: string(owner)}}})
+}
+
+// apply has the policy of a project reach what is in it, as its entity does.
+func (m *mesh) apply(owner fleet.RegionName, name string) {
+	m.t.Helper()
+	for done := false; !done; {
+		turn, err := m.regions[owner].store.ApplyPolicyPage(m.t.Context(), fleet.PolicyVisit{Kind: fleet.KindProject, Name: name})
+		require.NoError(m.t, err)
+		done = turn.Done
+	}
 }
 
 // state is what regions have: of each object of the owners that it is for, its content.
@@ -225,21 +221,21 @@ func (m *mesh) settle(what string) {
 	}
 }
 
-func (m *mesh) put(region fleet.RegionName, name string, labels map[string]string) {
+func (m *mesh) declare(region fleet.RegionName, key fleet.ObjectKey, project string, labels map[string]string, spec any) {
 	m.t.Helper()
 	_, err := m.regions[region].store.Declare(m.t.Context(), postgres.Write{
-		Request: postgres.Request{Actor: "test", Project: fleet.ProjectName(name)}, Key: fleet.ObjectKey{Kind: fleet.KindProject, Name: name}, Labels: labels,
-	}, fleet.ProjectSpec{})
-	require.NoError(m.t, err)
+		Request: postgres.Request{Actor: "test", Project: fleet.ProjectName(project)}, Key: key, Labels: labels,
+	}, spec)
+	if err != nil { // without its project, or in one that is not shared with this region
+		require.Equal(m.t, fleet.NotFound, fleet.KindOf(err), "%v", err)
+	}
 }
 
-func (m *mesh) remove(region fleet.RegionName, name string) {
+func (m *mesh) remove(region fleet.RegionName, key fleet.ObjectKey) {
 	m.t.Helper()
-	_, err := m.regions[region].store.DeleteDeclared(m.t.Context(), postgres.Write{
-		Request: postgres.Request{Actor: "test"}, Key: fleet.ObjectKey{Kind: fleet.KindProject, Name: name},
-	})
-	if err != nil {
-		require.Equal(m.t, fleet.NotFound, fleet.KindOf(err))
+	_, err := m.regions[region].store.DeleteDeclared(m.t.Context(), postgres.Write{Request: postgres.Request{Actor: "test"}, Key: key})
+	if err != nil && fleet.KindOf(err) != fleet.NotFound { // a project with pools
+		require.Equal(m.t, fleet.IllegalState, fleet.KindOf(err), "%v", err)
 	}
 }
 
@@ -258,11 +254,16 @@ func TestRegionsShare(t *testing.T) {
 	pick := func() fleet.RegionName { return names[random.IntN(len(names))] }
 	for round := range 5 {
 		for range 40 {
-			owner, name := pick(), fmt.Sprintf("p%d", random.IntN(6))
+			owner, n := pick(), random.IntN(6)
+			name := fmt.Sprintf("%s-%d", owner, n) // equal names in two regions: half of them
+			if n < 3 {
+				name = fmt.Sprintf("p%d", n)
+			}
+			pool := fleet.ObjectKey{Kind: fleet.KindPool, Name: fmt.Sprintf("%s-pool-%d", name, random.IntN(3))}
 			switch random.IntN(8) {
 			case 0, 1:
-				m.put(owner, name, map[string]string{"v": fmt.Sprint(random.IntN(1000))})
-			case 2, 3, 4:
+				m.declare(owner, pool, name, map[string]string{"v": fmt.Sprint(random.IntN(1000))}, fleet.PoolSpec{MaxReplicas: random.IntN(4)})
+			case 2, 3:
 				regions := []string{string(owner)}
 				for _, other := range names {
 					if other != owner && random.IntN(2) == 0 {
@@ -270,8 +271,13 @@ func TestRegionsShare(t *testing.T) {
 					}
 				}
 				m.share(owner, name, regions...)
+				if random.IntN(2) == 0 {
+					m.apply(owner, name)
+				}
+			case 4:
+				m.remove(owner, pool)
 			case 5:
-				m.remove(owner, name)
+				m.remove(owner, fleet.ProjectKey(fleet.ProjectName(name)))
 			case 6:
 				m.setCut([2]fleet.RegionName{owner, pick()}, true)
 			case 7:
@@ -283,15 +289,25 @@ func TestRegionsShare(t *testing.T) {
 				m.setCut([2]fleet.RegionName{a, b}, false)
 			}
 		}
+		for name, r := range m.regions {
+			projects, err := r.store.ListObjects(t.Context(), fleet.KindProject, "", "", "", 100)
+			require.NoError(t, err)
+			for _, p := range projects {
+				m.apply(name, p.Name)
+			}
+		}
 		m.settle(fmt.Sprintf("round %d", round))
 	}
+	applied := int64(0)
 	for name, r := range m.regions {
 		streams, err := r.store.Streams(t.Context())
 		require.NoError(t, err)
 		for _, s := range streams {
 			require.Zero(t, s.Quarantined, "%s follows %s", name, s.Peer)
+			applied += s.Applied
 		}
 	}
+	require.Greater(t, applied, int64(30), "something was shared")
 }
 
 // M31, X23: a turn that was replaced writes nothing.

@@ -383,7 +383,8 @@ func (s *server) activities() workers.Server {
 			Signer: signs, Doors: doors, Nodes: nodes, Log: s.log,
 			FetchBaseURL: s.cfg.PublicURL, Build: s.cfg.Build, Failpoint: s.cfg.Failpoint,
 		},
-		Modules: &activities.Modules{Store: executionSteps{s.store}, Executor: s.modules, Doors: doors, Build: s.cfg.Build},
+		Policies: &activities.Policies{Store: s.store, Doors: doors, Build: s.cfg.Build, Now: time.Now},
+		Modules:  &activities.Modules{Store: executionSteps{s.store}, Executor: s.modules, Doors: doors, Build: s.cfg.Build},
 		Sweeps: &activities.Sweeps{
 			Purger: s.store, Starter: s.flows,
 			Collector: s.store, Keep: s.cfg.Timing.Keep, Now: time.Now, Collected: s.metrics.removed,

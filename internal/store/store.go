@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres/modules"
 	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
 	"github.com/holdfast-io/holdfast/internal/postgres/plans"
+	"github.com/holdfast-io/holdfast/internal/postgres/policies"
 	"github.com/holdfast-io/holdfast/internal/postgres/reconcile"
 )
 
@@ -32,6 +33,7 @@ type (
 	modulesStore     = modules.Store
 	collectStore     = collect.Store
 	copiesStore      = copies.Store
+	policiesStore    = policies.Store
 )
 
 // Store is the region's database. It is safe for concurrent use.
@@ -47,6 +49,7 @@ type Store struct {
 	*modulesStore
 	*collectStore
 	*copiesStore
+	*policiesStore
 }
 
 func all(s *postgres.Store, err error) (*Store, error) {
@@ -65,6 +68,7 @@ func all(s *postgres.Store, err error) (*Store, error) {
 		modulesStore:     modules.On(s),
 		collectStore:     collect.On(s),
 		copiesStore:      copies.On(s),
+		policiesStore:    policies.On(s),
 	}, nil
 }
 
@@ -85,7 +89,13 @@ func OpenMigrated(ctx context.Context, url, region string) (*Store, error) {
 func areas() postgres.Parts {
 	return postgres.Parts{
 		Kinds: map[fleet.ObjectKind]postgres.StoredKind{
-			fleet.KindProject: {Unused: postgres.UnusedProject},
+			fleet.KindOrganization: {Written: policies.HolderWritten, Unused: policies.UnusedOrganization, Removed: policies.HolderRemoved},
+			fleet.KindProject: {
+				Check: postgres.Checked(policies.KeepOrganization), Written: policies.HolderWritten, Unused: postgres.UnusedProject, Removed: policies.HolderRemoved,
+			},
+			fleet.KindService: {
+				Check: postgres.Checked(policies.OutsideDefault), Written: policies.HolderWritten, Unused: policies.UnusedService, Removed: policies.HolderRemoved,
+			},
 			fleet.KindSite: {
 				Check:   postgres.Checked(nodes.KeepOne),
 				Written: postgres.Following(nodes.SiteWritten), Unused: nodes.UnusedSite,

@@ -33,7 +33,7 @@ func objectOf(v api.Object) fleet.Object {
 	version, _ := strconv.ParseInt(v.ResourceVersion, 10, 64) // of the owner's API; the order is the line's
 	return fleet.Object{
 		ObjectKey: fleet.ObjectKey{Kind: fleet.ObjectKind(v.Kind), Scope: v.Site, Name: v.Name}, UID: v.UID,
-		Project: fleet.ProjectName(v.Project), Labels: v.Labels, Generation: v.Generation, ResourceVersion: version, Spec: v.Spec,
+		Project: fleet.ProjectName(v.Project), Service: v.Service, Labels: v.Labels, Generation: v.Generation, ResourceVersion: version, Spec: v.Spec,
 		Syncing: v.Syncing, CreatedBy: v.CreatedBy, CreatedAt: v.CreatedAt, UpdatedAt: v.UpdatedAt, DeletingSince: v.DeletingSince,
 	}
 }

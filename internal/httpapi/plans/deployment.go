@@ -27,7 +27,7 @@ func (p *planned) readDeployment(spec []byte) error {
 	if err := serve.Decode(spec, &put); err != nil {
 		return err
 	}
-	if err := besideSpec(put.Project, put.Labels); err != nil {
+	if err := besideSpec(put.Project, put.Service, put.Labels); err != nil {
 		return err
 	}
 	var err error

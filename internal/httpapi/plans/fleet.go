@@ -24,7 +24,7 @@ func (p *planned) readFleet(spec []byte) (err error) {
 	if f.patch, err = p.calls.ReadFleet(spec, &f.put); err != nil {
 		return err
 	}
-	if err := besideSpec(f.put.Project, f.put.Labels); err != nil {
+	if err := besideSpec(f.put.Project, f.put.Service, f.put.Labels); err != nil {
 		return err
 	}
 	f.spec, err = declare.Fleet(f.put, f.patch)

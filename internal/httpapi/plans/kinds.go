@@ -31,9 +31,11 @@ func Kinds() map[fleet.ObjectKind]Kind {
 	site := Plain(serve.ForAdmins, declare.PlainSite)
 	site.decide = (*planner).decideSite
 	return map[fleet.ObjectKind]Kind{
-		fleet.KindProject: {Writers: serve.ForAdmins, read: (*planned).readProject},
-		fleet.KindSite:    site,
-		fleet.KindPool:    Plain(serve.ForAdmins, declare.PlainPool),
+		fleet.KindOrganization: Plain(serve.ForAdmins, declare.PlainOrganization),
+		fleet.KindService:      Plain(serve.ForAdmins, declare.PlainService),
+		fleet.KindProject:      {Writers: serve.ForAdmins, read: (*planned).readProject},
+		fleet.KindSite:         site,
+		fleet.KindPool:         Plain(serve.ForAdmins, declare.PlainPool),
 		fleet.KindTemplate: {
 			Writers: serve.ForOperators, read: (*planned).readTemplate, decide: (*planner).decideTemplate, write: (*applying).putTemplateOf,
 		},
@@ -59,7 +61,10 @@ func Plain[P any](writers serve.Access, of func(P) (declare.Plain, error)) Kind 
 			return err
 		}
 		d, err := of(put)
-		if beside := besideSpec(d.Project, d.Labels); beside != nil {
+		if p.key.Kind.Declared().NoProject {
+			p.project, d.Project = fleet.ProjectName(d.Project), ""
+		}
+		if beside := besideSpec(d.Project, d.Service, d.Labels); beside != nil {
 			return beside
 		}
 		p.plain = d.Spec

@@ -34,6 +34,7 @@ type planned struct {
 	key   fleet.ObjectKey
 	// What was asked for. The documents are pieces of the request.
 	project      fleet.ProjectName
+	service      string
 	labels       map[string]string
 	plain        any // the spec of a plain kind
 	template     fleet.TemplateSpec
@@ -161,13 +162,14 @@ func (p *planned) read(raw []byte) error {
 		Name    string            `json:"name"`
 		Site    string            `json:"site"`
 		Project string            `json:"project"`
+		Service string            `json:"service"`
 		Labels  map[string]string `json:"labels"`
 	}
 	var spec []byte
 	err := serve.Envelope(raw, map[string]*[]byte{"spec": &spec}, &m)
 	row := fleet.ObjectKind(strings.ToLower(m.Kind)).Declared()
 	p.key = row.NewKey(m.Site, m.Name)
-	p.project, p.labels = fleet.ProjectName(m.Project), m.Labels
+	p.project, p.service, p.labels = fleet.ProjectName(m.Project), m.Service, m.Labels
 	if err != nil {
 		return err
 	}
@@ -178,10 +180,18 @@ func (p *planned) read(raw []byte) error {
 		return err
 	}
 	if m.Project != "" {
-		if p.key.Kind == fleet.KindProject {
-			return fleet.Errorf(fleet.Invalid, "a project is in no project").At("/project")
+		if row.NoProject {
+			return fleet.Errorf(fleet.Invalid, "a %s is in no project", row.Kind).At("/project")
 		}
 		if err := fleet.ValidateName("/project", m.Project); err != nil {
+			return err
+		}
+	}
+	if m.Service != "" {
+		if row.Holder {
+			return fleet.Errorf(fleet.Invalid, "a %s is in no service", row.Kind).At("/service")
+		}
+		if err := fleet.ValidateName("/service", m.Service); err != nil {
 			return err
 		}
 	}
@@ -204,8 +214,17 @@ func (p *planned) read(raw []byte) error {
 }
 
 func (p *planned) readProject(spec []byte) error {
-	p.project, p.plain = fleet.ProjectName(p.key.Name), fleet.ProjectSpec{}
-	return serve.Decode(spec, &struct{}{})
+	p.project = fleet.ProjectName(p.key.Name)
+	var put api.ProjectPut
+	if err := serve.Decode(spec, &put); err != nil {
+		return err
+	}
+	if err := besideSpec("", "", put.Labels); err != nil {
+		return err
+	}
+	of, err := declare.Project(p.key.Name, put)
+	p.plain = of
+	return err
 }
 
 // site is the spec of a site, empty of another kind.
@@ -215,9 +234,9 @@ func (p *planned) site() fleet.SiteSpec {
 }
 
 // besideSpec refuses what a PUT has in its body and a manifest beside its spec.
-func besideSpec(project string, labels map[string]string) error {
-	if project != "" || labels != nil {
-		return fleet.Errorf(fleet.Invalid, "move project and labels out of spec, to the top level").At("/")
+func besideSpec(project, service string, labels map[string]string) error {
+	if project != "" || service != "" || labels != nil {
+		return fleet.Errorf(fleet.Invalid, "move project, service and labels out of spec, to the top level").At("/")
 	}
 	return nil
 }
@@ -227,7 +246,7 @@ func (p *planned) readTemplate(spec []byte) error {
 	if err := serve.Envelope(spec, map[string]*[]byte{"base": &p.base}, &put); err != nil {
 		return err
 	}
-	if err := besideSpec(put.Project, put.Labels); err != nil {
+	if err := besideSpec(put.Project, put.Service, put.Labels); err != nil {
 		return err
 	}
 	p.compositions = put.Compositions
@@ -240,7 +259,7 @@ func (p *planned) readInstance(spec []byte) error {
 	if err := serve.Envelope(spec, map[string]*[]byte{"config": &p.doc.Config, "overrides": &p.doc.Overrides}, &p.put); err != nil {
 		return err
 	}
-	if err := besideSpec(p.put.Project, p.put.Labels); err != nil {
+	if err := besideSpec(p.put.Project, p.put.Service, p.put.Labels); err != nil {
 		return err
 	}
 	var err error

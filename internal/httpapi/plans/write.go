@@ -127,7 +127,7 @@ func (a *applying) putTemplateOf(ctx context.Context, o *planned, w postgres.Wri
 
 // writeOf makes the store's write; bound to a plan it is also bound to what was planned from.
 func (a *applying) writeOf(o *planned) postgres.Write {
-	w := postgres.Write{Key: o.key, Labels: o.labels, Request: postgres.Request{Project: o.project, Actor: a.caller.Actor, Limit: a.OperationLimit}}
+	w := postgres.Write{Key: o.key, Service: o.service, Labels: o.labels, Request: postgres.Request{Project: o.project, Actor: a.caller.Actor, Limit: a.OperationLimit}}
 	switch {
 	case o.action == api.PlanDelete || a.bound && o.now != nil:
 		w.IfMatch = o.now.ResourceVersion

@@ -32,6 +32,7 @@ var problemStatus = map[fleet.Kind]int{
 	fleet.Unavailable:      http.StatusServiceUnavailable,
 	fleet.Gone:             http.StatusGone,
 	fleet.IsolationMissing: http.StatusUnprocessableEntity,
+	fleet.NotOwner:         http.StatusMisdirectedRequest,
 	fleet.Internal:         http.StatusInternalServerError,
 }
 
@@ -45,7 +46,7 @@ func ProblemFor(err error) *api.Problem {
 	p = NewProblem(kind, "the region failed to do this")
 	var e *fleet.Error
 	if errors.As(err, &e) && kind != fleet.Internal {
-		p.Detail, p.Field, p.Hint = e.Message, e.Field, e.Hint
+		p.Detail, p.Field, p.Hint, p.Owner = e.Message, e.Field, e.Hint, e.Owner
 	}
 	if kind == fleet.Internal {
 		p.Hint = "the server's log says why"

@@ -180,7 +180,7 @@ func keyOf(o fleet.Object) fleet.CopyKey {
 func copyOf(r db.Copy) fleet.Object {
 	o := fleet.Object{
 		ObjectKey: fleet.ObjectKey{Kind: fleet.ObjectKind(r.Kind), Scope: r.Scope, Name: r.Name}, Region: fleet.RegionName(r.Region),
-		Version: fleet.CopyVersion{OwnerEpoch: r.OwnerEpoch, Number: r.Number}, UID: r.Uid, Project: fleet.ProjectName(r.Project),
+		Version: fleet.CopyVersion{OwnerEpoch: r.OwnerEpoch, Number: r.Number}, UID: r.Uid, Project: fleet.ProjectName(r.Project), Service: r.Service,
 		Generation: r.Generation, ResourceVersion: r.Event, Spec: r.Spec, Syncing: r.Syncing,
 		CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, DeletingSince: r.DeletingSince,
 	}
@@ -201,6 +201,7 @@ type row struct {
 	Number        int64             `json:"number"`
 	UID           string            `json:"uid"`
 	Project       fleet.ProjectName `json:"project"`
+	Service       string            `json:"service"`
 	Labels        map[string]string `json:"labels"`
 	Generation    int64             `json:"generation"`
 	Spec          json.RawMessage   `json:"spec"`
@@ -230,7 +231,7 @@ func (a *applying) write(ctx context.Context, changes []fleet.CopyChange) error 
 		o := c.Object
 		rows[i] = row{
 			Region: c.Key.Region, Kind: o.Kind, Scope: o.Scope, Name: o.Name, Owner: a.in.Claim.Peer, OwnerEpoch: c.Version.OwnerEpoch,
-			Number: c.Version.Number, UID: o.UID, Project: o.Project, Labels: o.Labels, Generation: o.Generation, Spec: o.Spec, Syncing: o.Syncing,
+			Number: c.Version.Number, UID: o.UID, Project: o.Project, Service: o.Service, Labels: o.Labels, Generation: o.Generation, Spec: o.Spec, Syncing: o.Syncing,
 			CreatedBy: o.CreatedBy, CreatedAt: o.CreatedAt, UpdatedAt: o.UpdatedAt, DeletingSince: o.DeletingSince, Event: events[c.Key],
 		}
 		if rows[i].Labels == nil {

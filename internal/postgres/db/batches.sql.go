@@ -30,7 +30,7 @@ INSERT INTO events (era, type, kind, project, scope, name, uid, generation, acto
 SELECT r.era, 'status', o.kind, o.project, o.scope, o.name, o.uid, k.generation, 'region', k.before, k.after
 FROM region r CROSS JOIN (SELECT unnest($1::text[]) AS name, unnest($2::bigint[]) AS generation,
                                  unnest($3::text[])::jsonb AS before, unnest($4::text[])::jsonb AS after) k
-JOIN LATERAL (SELECT x.uid, x.kind, x.api_version, x.project, x.scope, x.name, x.labels, x.generation, x.resource_version, x.spec, x.syncing, x.owner_epoch, x.created_by, x.created_at, x.updated_at, x.deleting_since FROM objects x WHERE x.kind = 'instance' AND x.scope = $5 AND x.name = k.name OFFSET 0) o ON true
+JOIN LATERAL (SELECT x.uid, x.kind, x.api_version, x.project, x.scope, x.name, x.labels, x.generation, x.resource_version, x.spec, x.syncing, x.owner_epoch, x.created_by, x.created_at, x.updated_at, x.deleting_since, x.service, x.refreshed FROM objects x WHERE x.kind = 'instance' AND x.scope = $5 AND x.name = k.name OFFSET 0) o ON true
 `
 
 type AppendStatusEventsParams struct {
@@ -155,41 +155,44 @@ func (q *Queries) BodiesOfTickets(ctx context.Context, arg BodiesOfTicketsParams
 
 const changeSpecs = `-- name: ChangeSpecs :exec
 WITH k AS MATERIALIZED (
-    SELECT unnest($3::text[]) AS name, unnest($4::bigint[]) AS generation, unnest($5::text[])::jsonb AS spec,
-           unnest($6::text[])::jsonb AS before, unnest($7::text[])::jsonb AS after),
+    SELECT unnest($2::text[]) AS name, unnest($3::bigint[]) AS generation, unnest($4::text[])::jsonb AS spec,
+           unnest($5::text[])::jsonb AS before, unnest($6::text[])::jsonb AS after,
+           unnest($7::text[])::jsonb AS syncing),
 appended AS (
     INSERT INTO events (era, type, kind, project, scope, name, uid, generation, actor, before, after)
     SELECT r.era, 'updated', o.kind, o.project, o.scope, o.name, o.uid, k.generation, $8, k.before, k.after
     FROM region r CROSS JOIN k
-    JOIN LATERAL (SELECT x.uid, x.kind, x.api_version, x.project, x.scope, x.name, x.labels, x.generation, x.resource_version, x.spec, x.syncing, x.owner_epoch, x.created_by, x.created_at, x.updated_at, x.deleting_since FROM objects x WHERE x.kind = 'instance' AND x.scope = $2 AND x.name = k.name OFFSET 0) o ON true
+    JOIN LATERAL (SELECT x.uid, x.kind, x.api_version, x.project, x.scope, x.name, x.labels, x.generation, x.resource_version, x.spec, x.syncing, x.owner_epoch, x.created_by, x.created_at, x.updated_at, x.deleting_since, x.service, x.refreshed FROM objects x WHERE x.kind = 'instance' AND x.scope = $1 AND x.name = k.name OFFSET 0) o ON true
     RETURNING seq, name)
 UPDATE objects o
-SET spec = k.spec, generation = k.generation, syncing = $1, resource_version = k.seq, updated_at = now()
-FROM (SELECT k.name, k.generation, k.spec, k.before, k.after, a.seq, unnest(ARRAY(SELECT x.ctid FROM objects x WHERE x.kind = 'instance' AND x.scope = $2 AND x.name = k.name)) AS place
+SET spec = k.spec, generation = k.generation, syncing = k.syncing,
+    resource_version = CASE WHEN k.generation > o.generation THEN k.seq ELSE o.resource_version END,
+    updated_at = CASE WHEN k.generation > o.generation THEN now() ELSE o.updated_at END
+FROM (SELECT k.name, k.generation, k.spec, k.before, k.after, k.syncing, a.seq, unnest(ARRAY(SELECT x.ctid FROM objects x WHERE x.kind = 'instance' AND x.scope = $1 AND x.name = k.name)) AS place
       FROM appended a JOIN k ON k.name = a.name OFFSET 0) k
 WHERE o.ctid = k.place
 `
 
 type ChangeSpecsParams struct {
-	Syncing     json.RawMessage
 	Site        string
 	Names       []string
 	Generations []int64
 	Specs       []string
 	Befores     []string
 	Afters      []string
+	Syncings    []string
 	Actor       string
 }
 
 func (q *Queries) ChangeSpecs(ctx context.Context, arg ChangeSpecsParams) error {
 	_, err := q.db.Exec(ctx, changeSpecs,
-		arg.Syncing,
 		arg.Site,
 		arg.Names,
 		arg.Generations,
 		arg.Specs,
 		arg.Befores,
 		arg.Afters,
+		arg.Syncings,
 		arg.Actor,
 	)
 	return err
@@ -954,8 +957,8 @@ func (q *Queries) NodesOfBatch(ctx context.Context, arg NodesOfBatchParams) ([]s
 }
 
 const objectsOfSite = `-- name: ObjectsOfSite :many
-SELECT o.uid, o.kind, o.api_version, o.project, o.scope, o.name, o.labels, o.generation, o.resource_version, o.spec, o.syncing, o.owner_epoch, o.created_by, o.created_at, o.updated_at, o.deleting_since FROM unnest($1::text[]) AS k(name)
-JOIN LATERAL (SELECT x.uid, x.kind, x.api_version, x.project, x.scope, x.name, x.labels, x.generation, x.resource_version, x.spec, x.syncing, x.owner_epoch, x.created_by, x.created_at, x.updated_at, x.deleting_since FROM objects x WHERE x.kind = 'instance' AND x.scope = $2 AND x.name = k.name OFFSET 0) o ON true
+SELECT o.uid, o.kind, o.api_version, o.project, o.scope, o.name, o.labels, o.generation, o.resource_version, o.spec, o.syncing, o.owner_epoch, o.created_by, o.created_at, o.updated_at, o.deleting_since, o.service, o.refreshed FROM unnest($1::text[]) AS k(name)
+JOIN LATERAL (SELECT x.uid, x.kind, x.api_version, x.project, x.scope, x.name, x.labels, x.generation, x.resource_version, x.spec, x.syncing, x.owner_epoch, x.created_by, x.created_at, x.updated_at, x.deleting_since, x.service, x.refreshed FROM objects x WHERE x.kind = 'instance' AND x.scope = $2 AND x.name = k.name OFFSET 0) o ON true
 `
 
 type ObjectsOfSiteParams struct {
@@ -989,6 +992,8 @@ func (q *Queries) ObjectsOfSite(ctx context.Context, arg ObjectsOfSiteParams) ([
 			&i.CreatedAt,
 			&i.UpdatedAt,
 			&i.DeletingSince,
+			&i.Service,
+			&i.Refreshed,
 		); err != nil {
 			return nil, err
 		}

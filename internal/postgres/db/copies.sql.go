@@ -76,7 +76,7 @@ func (q *Queries) ClaimStream(ctx context.Context, arg ClaimStreamParams) (int64
 }
 
 const copiesNow = `-- name: CopiesNow :many
-SELECT c.region, c.kind, c.scope, c.name, c.owner, c.owner_epoch, c.number, c.uid, c.project, c.labels, c.generation, c.spec, c.syncing, c.created_by, c.created_at, c.updated_at, c.deleting_since, c.event FROM (SELECT unnest($1::text[]) AS region, unnest($2::text[]) AS kind, unnest($3::text[]) AS scope, unnest($4::text[]) AS name) k
+SELECT c.region, c.kind, c.scope, c.name, c.owner, c.owner_epoch, c.number, c.uid, c.project, c.service, c.labels, c.generation, c.spec, c.syncing, c.created_by, c.created_at, c.updated_at, c.deleting_since, c.event FROM (SELECT unnest($1::text[]) AS region, unnest($2::text[]) AS kind, unnest($3::text[]) AS scope, unnest($4::text[]) AS name) k
 JOIN copies c ON c.kind = k.kind AND c.scope = k.scope AND c.name = k.name AND c.region = k.region
 `
 
@@ -111,6 +111,7 @@ func (q *Queries) CopiesNow(ctx context.Context, arg CopiesNowParams) ([]Copy, e
 			&i.Number,
 			&i.Uid,
 			&i.Project,
+			&i.Service,
 			&i.Labels,
 			&i.Generation,
 			&i.Spec,
@@ -178,7 +179,7 @@ func (q *Queries) DropMarkers(ctx context.Context, arg DropMarkersParams) error 
 }
 
 const findCopies = `-- name: FindCopies :many
-SELECT region, kind, scope, name, owner, owner_epoch, number, uid, project, labels, generation, spec, syncing, created_by, created_at, updated_at, deleting_since, event FROM copies WHERE kind = $1 AND scope = $2 AND name = $3 AND ($4::text = '' OR region = $4) ORDER BY region LIMIT 2
+SELECT region, kind, scope, name, owner, owner_epoch, number, uid, project, service, labels, generation, spec, syncing, created_by, created_at, updated_at, deleting_since, event FROM copies WHERE kind = $1 AND scope = $2 AND name = $3 AND ($4::text = '' OR region = $4) ORDER BY region LIMIT 2
 `
 
 type FindCopiesParams struct {
@@ -212,6 +213,7 @@ func (q *Queries) FindCopies(ctx context.Context, arg FindCopiesParams) ([]Copy,
 			&i.Number,
 			&i.Uid,
 			&i.Project,
+			&i.Service,
 			&i.Labels,
 			&i.Generation,
 			&i.Spec,
@@ -258,7 +260,7 @@ func (q *Queries) HoldStream(ctx context.Context, arg HoldStreamParams) (RegionS
 }
 
 const listCopies = `-- name: ListCopies :many
-SELECT region, kind, scope, name, owner, owner_epoch, number, uid, project, labels, generation, spec, syncing, created_by, created_at, updated_at, deleting_since, event FROM copies
+SELECT region, kind, scope, name, owner, owner_epoch, number, uid, project, service, labels, generation, spec, syncing, created_by, created_at, updated_at, deleting_since, event FROM copies
 WHERE kind = $1 AND scope = $2 AND (name, region) > ($3::text, $4::text)
   AND ($5::text = '' OR region = $5) AND ($6::text = '' OR project = $6)
 ORDER BY name, region LIMIT $7
@@ -301,6 +303,7 @@ func (q *Queries) ListCopies(ctx context.Context, arg ListCopiesParams) ([]Copy,
 			&i.Number,
 			&i.Uid,
 			&i.Project,
+			&i.Service,
 			&i.Labels,
 			&i.Generation,
 			&i.Spec,
@@ -394,14 +397,14 @@ func (q *Queries) MoveStream(ctx context.Context, arg MoveStreamParams) error {
 }
 
 const putCopies = `-- name: PutCopies :exec
-INSERT INTO copies (region, kind, scope, name, owner, owner_epoch, number, uid, project, labels, generation, spec, syncing, created_by, created_at,
+INSERT INTO copies (region, kind, scope, name, owner, owner_epoch, number, uid, project, service, labels, generation, spec, syncing, created_by, created_at,
     updated_at, deleting_since, event)
-SELECT c.region, c.kind, c.scope, c.name, c.owner, c.owner_epoch, c.number, c.uid, c.project, c.labels, c.generation, c.spec, c.syncing, c.created_by,
+SELECT c.region, c.kind, c.scope, c.name, c.owner, c.owner_epoch, c.number, c.uid, c.project, c.service, c.labels, c.generation, c.spec, c.syncing, c.created_by,
     c.created_at, c.updated_at, c.deleting_since, c.event
 FROM jsonb_populate_recordset(NULL::copies, $1::jsonb) c
 ON CONFLICT (kind, scope, name, region) DO UPDATE SET
     owner = excluded.owner, owner_epoch = excluded.owner_epoch, number = excluded.number, uid = excluded.uid, project = excluded.project,
-    labels = excluded.labels, generation = excluded.generation, spec = excluded.spec, syncing = excluded.syncing, created_by = excluded.created_by,
+    service = excluded.service, labels = excluded.labels, generation = excluded.generation, spec = excluded.spec, syncing = excluded.syncing, created_by = excluded.created_by,
     created_at = excluded.created_at, updated_at = excluded.updated_at, deleting_since = excluded.deleting_since, event = excluded.event
 `
 
@@ -580,7 +583,7 @@ func (q *Queries) Streams(ctx context.Context) ([]StreamsRow, error) {
 }
 
 const watchCopies = `-- name: WatchCopies :many
-SELECT region, kind, scope, name, owner, owner_epoch, number, uid, project, labels, generation, spec, syncing, created_by, created_at, updated_at, deleting_since, event FROM copies
+SELECT region, kind, scope, name, owner, owner_epoch, number, uid, project, service, labels, generation, spec, syncing, created_by, created_at, updated_at, deleting_since, event FROM copies
 WHERE (kind, scope, name, region) > ($1::text, $2::text, $3::text, $4::text)
   AND ($5::text = '' OR owner = $5) AND ($6::text = '' OR project = $6)
 ORDER BY kind, scope, name, region LIMIT $7
@@ -623,6 +626,7 @@ func (q *Queries) WatchCopies(ctx context.Context, arg WatchCopiesParams) ([]Cop
 			&i.Number,
 			&i.Uid,
 			&i.Project,
+			&i.Service,
 			&i.Labels,
 			&i.Generation,
 			&i.Spec,

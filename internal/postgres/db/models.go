@@ -107,6 +107,7 @@ type Copy struct {
 	Number        int64
 	Uid           string
 	Project       string
+	Service       string
 	Labels        json.RawMessage
 	Generation    int64
 	Spec          json.RawMessage
@@ -468,6 +469,8 @@ type Object struct {
 	CreatedAt       time.Time
 	UpdatedAt       time.Time
 	DeletingSince   *time.Time
+	Service         string
+	Refreshed       int64
 }
 
 type ObjectReference struct {
@@ -570,6 +573,21 @@ type Pending struct {
 	RevisionHash []byte
 	CreatedAt    time.Time
 	ExpiresAt    time.Time
+}
+
+type PolicyTurn struct {
+	Kind       string
+	Name       string
+	Generation int64
+	Wanted     int64
+	At         []string
+	Began      []string
+	Wrapped    bool
+	Visited    int64
+	Refreshed  int64
+	StartedAt  time.Time
+	MovedAt    time.Time
+	EndedAt    *time.Time
 }
 
 type Quarantine struct {

@@ -173,7 +173,7 @@ func (q *Queries) GetIdempotency(ctx context.Context, arg GetIdempotencyParams) 
 }
 
 const getObject = `-- name: GetObject :one
-SELECT uid, kind, api_version, project, scope, name, labels, generation, resource_version, spec, syncing, owner_epoch, created_by, created_at, updated_at, deleting_since FROM objects WHERE kind = $1 AND scope = $2 AND name = $3
+SELECT uid, kind, api_version, project, scope, name, labels, generation, resource_version, spec, syncing, owner_epoch, created_by, created_at, updated_at, deleting_since, service, refreshed FROM objects WHERE kind = $1 AND scope = $2 AND name = $3
 `
 
 type GetObjectParams struct {
@@ -202,6 +202,8 @@ func (q *Queries) GetObject(ctx context.Context, arg GetObjectParams) (Object, e
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.DeletingSince,
+		&i.Service,
+		&i.Refreshed,
 	)
 	return i, err
 }
@@ -248,9 +250,9 @@ func (q *Queries) InsertIdempotency(ctx context.Context, arg InsertIdempotencyPa
 }
 
 const insertObject = `-- name: InsertObject :one
-INSERT INTO objects (kind, scope, name, project, labels, generation, resource_version, spec, syncing, created_by)
-VALUES ($1, $2, $3, $4, $5, $6, 0, $7, $8, $9)
-RETURNING uid, kind, api_version, project, scope, name, labels, generation, resource_version, spec, syncing, owner_epoch, created_by, created_at, updated_at, deleting_since
+INSERT INTO objects (kind, scope, name, project, service, labels, generation, resource_version, spec, syncing, created_by)
+VALUES ($1, $2, $3, $4, $5, $6, $7, 0, $8, $9, $10)
+RETURNING uid, kind, api_version, project, scope, name, labels, generation, resource_version, spec, syncing, owner_epoch, created_by, created_at, updated_at, deleting_since, service, refreshed
 `
 
 type InsertObjectParams struct {
@@ -258,6 +260,7 @@ type InsertObjectParams struct {
 	Scope      string
 	Name       string
 	Project    string
+	Service    string
 	Labels     json.RawMessage
 	Generation int64
 	Spec       json.RawMessage
@@ -271,6 +274,7 @@ func (q *Queries) InsertObject(ctx context.Context, arg InsertObjectParams) (Obj
 		arg.Scope,
 		arg.Name,
 		arg.Project,
+		arg.Service,
 		arg.Labels,
 		arg.Generation,
 		arg.Spec,
@@ -295,6 +299,8 @@ func (q *Queries) InsertObject(ctx context.Context, arg InsertObjectParams) (Obj
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.DeletingSince,
+		&i.Service,
+		&i.Refreshed,
 	)
 	return i, err
 }
@@ -439,7 +445,7 @@ func (q *Queries) ListEventsNewestFirst(ctx context.Context, arg ListEventsNewes
 }
 
 const listObjects = `-- name: ListObjects :many
-SELECT uid, kind, api_version, project, scope, name, labels, generation, resource_version, spec, syncing, owner_epoch, created_by, created_at, updated_at, deleting_since FROM objects
+SELECT uid, kind, api_version, project, scope, name, labels, generation, resource_version, spec, syncing, owner_epoch, created_by, created_at, updated_at, deleting_since, service, refreshed FROM objects
 WHERE kind = $1 AND scope = $2 AND name > $3::text AND ($4::text = '' OR project = $4)
 ORDER BY name LIMIT $5
 `
@@ -484,6 +490,8 @@ func (q *Queries) ListObjects(ctx context.Context, arg ListObjectsParams) ([]Obj
 			&i.CreatedAt,
 			&i.UpdatedAt,
 			&i.DeletingSince,
+			&i.Service,
+			&i.Refreshed,
 		); err != nil {
 			return nil, err
 		}
@@ -525,7 +533,7 @@ func (q *Queries) NewUID(ctx context.Context) (string, error) {
 }
 
 const objectsNow = `-- name: ObjectsNow :many
-SELECT o.uid, o.kind, o.api_version, o.project, o.scope, o.name, o.labels, o.generation, o.resource_version, o.spec, o.syncing, o.owner_epoch, o.created_by, o.created_at, o.updated_at, o.deleting_since FROM (SELECT unnest($1::text[]) AS kind, unnest($2::text[]) AS scope, unnest($3::text[]) AS name) k
+SELECT o.uid, o.kind, o.api_version, o.project, o.scope, o.name, o.labels, o.generation, o.resource_version, o.spec, o.syncing, o.owner_epoch, o.created_by, o.created_at, o.updated_at, o.deleting_since, o.service, o.refreshed FROM (SELECT unnest($1::text[]) AS kind, unnest($2::text[]) AS scope, unnest($3::text[]) AS name) k
 JOIN objects o ON o.kind = k.kind AND o.scope = k.scope AND o.name = k.name
 `
 
@@ -561,6 +569,8 @@ func (q *Queries) ObjectsNow(ctx context.Context, arg ObjectsNowParams) ([]Objec
 			&i.CreatedAt,
 			&i.UpdatedAt,
 			&i.DeletingSince,
+			&i.Service,
+			&i.Refreshed,
 		); err != nil {
 			return nil, err
 		}
@@ -746,7 +756,7 @@ UPDATE objects
 SET uid = $1, labels = $2, generation = $3, spec = $4, syncing = $5,
     deleting_since = $6, updated_at = now()
 WHERE kind = $7 AND scope = $8 AND name = $9
-RETURNING uid, kind, api_version, project, scope, name, labels, generation, resource_version, spec, syncing, owner_epoch, created_by, created_at, updated_at, deleting_since
+RETURNING uid, kind, api_version, project, scope, name, labels, generation, resource_version, spec, syncing, owner_epoch, created_by, created_at, updated_at, deleting_since, service, refreshed
 `
 
 type UpdateObjectParams struct {
@@ -791,6 +801,8 @@ func (q *Queries) UpdateObject(ctx context.Context, arg UpdateObjectParams) (Obj
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.DeletingSince,
+		&i.Service,
+		&i.Refreshed,
 	)
 	return i, err
 }
@@ -860,7 +872,7 @@ func (q *Queries) WaitingOutbox(ctx context.Context, arg WaitingOutboxParams) ([
 }
 
 const watchObjects = `-- name: WatchObjects :many
-SELECT uid, kind, api_version, project, scope, name, labels, generation, resource_version, spec, syncing, owner_epoch, created_by, created_at, updated_at, deleting_since FROM objects
+SELECT uid, kind, api_version, project, scope, name, labels, generation, resource_version, spec, syncing, owner_epoch, created_by, created_at, updated_at, deleting_since, service, refreshed FROM objects
 WHERE (kind, scope, name) > ($1::text, $2::text, $3::text)
   AND ($4::text = '' OR syncing -> 'regions' ? $4) AND ($5::text = '' OR project = $5)
 ORDER BY kind, scope, name LIMIT $6
@@ -909,6 +921,8 @@ func (q *Queries) WatchObjects(ctx context.Context, arg WatchObjectsParams) ([]O
 			&i.CreatedAt,
 			&i.UpdatedAt,
 			&i.DeletingSince,
+			&i.Service,
+			&i.Refreshed,
 		); err != nil {
 			return nil, err
 		}

@@ -54,17 +54,15 @@ func (r *batchRelease) write(ctx context.Context) error {
 
 // changeSpecs writes the objects whose spec changed, each with its event.
 func (r *batchRelease) changeSpecs(ctx context.Context) error {
-	syncing, err := r.s.Syncing()
-	if err != nil {
-		return postgres.Failed("compute syncing", err)
-	}
-	p := db.ChangeSpecsParams{Syncing: syncing, Site: string(r.in.Site), Actor: r.in.Actor}
+	p := db.ChangeSpecsParams{Site: string(r.in.Site), Actor: r.in.Actor}
 	for _, c := range r.claims {
+		syncing := r.governed[c.Name].Syncing
 		if c.Release == nil || c.Generation == c.Object.Generation && postgres.SameJSON(c.Object.Syncing, syncing) {
 			continue
 		}
 		after := *c.Object
-		after.Spec = c.Spec
+		after.Spec, after.Syncing = c.Spec, syncing
+		p.Syncings = append(p.Syncings, string(syncing))
 		p.Names, p.Generations = append(p.Names, c.Name), append(p.Generations, c.Generation)
 		p.Specs = append(p.Specs, string(c.Spec))
 		p.Befores, p.Afters = append(p.Befores, string(postgres.Declared(c.Object))), append(p.Afters, string(postgres.Declared(&after)))

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
@@ -60,6 +61,10 @@ func (r *batchRelease) again(name fleet.InstanceName, message string) {
 
 // change decides what a spec comes to: a new revision, the same one once more, or nothing.
 func (r *batchRelease) change(i *BatchChange, o *fleet.Object, want *db.Revision) error {
+	if err := decide.MayDeclare(o.ObjectKey, r.s.Region, r.governed[o.Name].Policies...); err != nil {
+		r.fail(i.Instance, string(fleet.KindOf(err)), messageOf(err))
+		return nil
+	}
 	spec, err := json.Marshal(i.Spec)
 	if err != nil {
 		return postgres.Failed("write the spec of "+o.String(), err)

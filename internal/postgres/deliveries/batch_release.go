@@ -3,6 +3,7 @@ package deliveries
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -96,6 +97,7 @@ type batchRelease struct {
 	lease    *db.SiteLease
 	subjects map[string]db.Subject
 	objects  map[string]*fleet.Object
+	governed map[string]postgres.Governed
 	desired  map[string]*db.Revision
 	deployed map[string]db.SnapshotsOfRow
 	owed     map[string]bool
@@ -290,7 +292,21 @@ func (r *batchRelease) read(ctx context.Context) error {
 	for _, name := range owed {
 		r.owed[name] = true
 	}
-	return r.hold(ctx)
+	if err := r.hold(ctx); err != nil {
+		return err
+	}
+	return r.govern(ctx)
+}
+
+// govern reads the policies over the objects, once for all of them. The locks of holders come last.
+func (r *batchRelease) govern(ctx context.Context) error {
+	objects := slices.Collect(maps.Values(r.objects))
+	governed, err := r.s.Govern(ctx, r.q, objects...)
+	r.governed = make(map[string]postgres.Governed, len(objects))
+	for i, g := range governed {
+		r.governed[objects[i].Name] = g
+	}
+	return err
 }
 
 // hold keeps the bodies of all items from being collected, and notes those that were: their

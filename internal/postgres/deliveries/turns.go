@@ -22,8 +22,13 @@ func (s *Store) TurnInstance(ctx context.Context, t InstanceTurn) (postgres.Star
 		if err != nil || o == nil || t.Project != "" && o.Project != t.Project {
 			return postgres.OrNotFound(err, "instance", t.Key.Scope+"/"+t.Key.Name, "holdfast get instances --site "+t.Key.Scope)
 		}
-		if err := postgres.CheckMatch(t.Write, o); err != nil {
+		if err := s.CheckMatch(t.Write, o); err != nil {
 			return err
+		}
+		if t.Kind != fleet.OperationDelete {
+			if err := s.MayTurn(ctx, q, o); err != nil {
+				return err
+			}
 		}
 		return s.turn(ctx, q, t, o, out)
 	})
@@ -48,7 +53,7 @@ func (s *Store) turn(ctx context.Context, q *db.Queries, t InstanceTurn, o *flee
 		return s.setEnabled(ctx, q, t, last, out)
 	case fleet.OperationDelete:
 		return s.delete(ctx, q, t, last, out)
-	case fleet.OperationReconcile, fleet.OperationDrain, fleet.OperationFleet, fleet.OperationExecute, fleet.OperationFailover, // of a node, of many instances, of a module, of a site
+	case fleet.OperationReconcile, fleet.OperationDrain, fleet.OperationFleet, fleet.OperationExecute, fleet.OperationFailover, fleet.OperationApplyPolicy, // of a node, of many instances, of a module, of a site, of a policy holder
 		fleet.OperationConverge, fleet.OperationScale, fleet.OperationRestart, fleet.OperationDestroy: // of a deployment
 	}
 	return fleet.Errorf(fleet.Invalid, "unknown operation %.40q on an instance", t.Kind)

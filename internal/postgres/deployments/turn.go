@@ -14,9 +14,14 @@ import (
 // and starts no operation; a door's has ended when it is answered.
 func (s *Store) TurnDeployment(ctx context.Context, t DeploymentTurn) (postgres.Started, error) {
 	return s.Change(ctx, t.Write, nil, func(q *db.Queries, out *postgres.Started) error {
-		w, err := declaredDeployment(ctx, q, t.Write)
+		w, err := s.declaredDeployment(ctx, q, t.Write)
 		if err != nil {
 			return err
+		}
+		if t.Kind != fleet.OperationDestroy {
+			if err := s.MayTurn(ctx, q, w.object); err != nil {
+				return err
+			}
 		}
 		out.Written = postgres.Written{Before: w.object, After: w.object}
 		return w.turn(ctx, t, out)
@@ -24,12 +29,12 @@ func (s *Store) TurnDeployment(ctx context.Context, t DeploymentTurn) (postgres.
 }
 
 // declaredDeployment locks the deployment that a write is about, as the write saw it.
-func declaredDeployment(ctx context.Context, q *db.Queries, w postgres.Write) (*deploymentWork, error) {
+func (s *Store) declaredDeployment(ctx context.Context, q *db.Queries, w postgres.Write) (*deploymentWork, error) {
 	o, err := postgres.Find(ctx, q, w.Key)
 	if err != nil || o == nil || w.Project != "" && o.Project != w.Project {
 		return nil, postgres.OrNotFound(err, "deployment", w.Key.Name, "holdfast get deployments")
 	}
-	if err := postgres.CheckMatch(w, o); err != nil {
+	if err := s.CheckMatch(w, o); err != nil {
 		return nil, err
 	}
 	return workOn(ctx, q, o, w.Actor)
@@ -220,7 +225,7 @@ func (s *Store) RemoveReplica(ctx context.Context, in postgres.Write, id fleet.R
 		if err := postgres.Lock(ctx, q, []fleet.ObjectKey{in.Key}); err != nil {
 			return err
 		}
-		w, err := declaredDeployment(ctx, q, in)
+		w, err := s.declaredDeployment(ctx, q, in)
 		if err != nil {
 			return err
 		}

@@ -18,8 +18,13 @@ func (s *Store) TurnFleet(ctx context.Context, t FleetTurn) (postgres.Started, e
 		if err != nil || o == nil || t.Project != "" && o.Project != t.Project {
 			return postgres.OrNotFound(err, "fleet", t.Key.Name, "holdfast get fleets")
 		}
-		if err := postgres.CheckMatch(t.Write, o); err != nil {
+		if err := s.CheckMatch(t.Write, o); err != nil {
 			return err
+		}
+		if t.On != fleet.FleetPause && t.On != fleet.FleetCancel {
+			if err := s.MayTurn(ctx, q, o); err != nil {
+				return err
+			}
 		}
 		out.Written = postgres.Written{Before: o, After: o}
 		f := fleetWork{q: q, object: o, in: t.Request, why: t.Reason}

@@ -64,7 +64,8 @@ WHERE t.ctid = k.place;
 -- name: ChangeSpecs :exec
 WITH k AS MATERIALIZED (
     SELECT unnest(@names::text[]) AS name, unnest(@generations::bigint[]) AS generation, unnest(@specs::text[])::jsonb AS spec,
-           unnest(@befores::text[])::jsonb AS before, unnest(@afters::text[])::jsonb AS after),
+           unnest(@befores::text[])::jsonb AS before, unnest(@afters::text[])::jsonb AS after,
+           unnest(@syncings::text[])::jsonb AS syncing),
 appended AS (
     INSERT INTO events (era, type, kind, project, scope, name, uid, generation, actor, before, after)
     SELECT r.era, 'updated', o.kind, o.project, o.scope, o.name, o.uid, k.generation, @actor, k.before, k.after
@@ -72,7 +73,9 @@ appended AS (
     JOIN LATERAL (SELECT x.* FROM objects x WHERE x.kind = 'instance' AND x.scope = @site AND x.name = k.name OFFSET 0) o ON true
     RETURNING seq, name)
 UPDATE objects o
-SET spec = k.spec, generation = k.generation, syncing = @syncing, resource_version = k.seq, updated_at = now()
+SET spec = k.spec, generation = k.generation, syncing = k.syncing,
+    resource_version = CASE WHEN k.generation > o.generation THEN k.seq ELSE o.resource_version END,
+    updated_at = CASE WHEN k.generation > o.generation THEN now() ELSE o.updated_at END
 FROM (SELECT k.*, a.seq, unnest(ARRAY(SELECT x.ctid FROM objects x WHERE x.kind = 'instance' AND x.scope = @site AND x.name = k.name)) AS place
       FROM appended a JOIN k ON k.name = a.name OFFSET 0) k
 WHERE o.ctid = k.place;

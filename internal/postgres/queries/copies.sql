@@ -28,14 +28,14 @@ SELECT m.* FROM (SELECT unnest(@regions::text[]) AS region, unnest(@kinds::text[
 JOIN copy_markers m ON m.kind = k.kind AND m.scope = k.scope AND m.name = k.name AND m.region = k.region;
 
 -- name: PutCopies :exec
-INSERT INTO copies (region, kind, scope, name, owner, owner_epoch, number, uid, project, labels, generation, spec, syncing, created_by, created_at,
+INSERT INTO copies (region, kind, scope, name, owner, owner_epoch, number, uid, project, service, labels, generation, spec, syncing, created_by, created_at,
     updated_at, deleting_since, event)
-SELECT c.region, c.kind, c.scope, c.name, c.owner, c.owner_epoch, c.number, c.uid, c.project, c.labels, c.generation, c.spec, c.syncing, c.created_by,
+SELECT c.region, c.kind, c.scope, c.name, c.owner, c.owner_epoch, c.number, c.uid, c.project, c.service, c.labels, c.generation, c.spec, c.syncing, c.created_by,
     c.created_at, c.updated_at, c.deleting_since, c.event
 FROM jsonb_populate_recordset(NULL::copies, @rows::jsonb) c
 ON CONFLICT (kind, scope, name, region) DO UPDATE SET
     owner = excluded.owner, owner_epoch = excluded.owner_epoch, number = excluded.number, uid = excluded.uid, project = excluded.project,
-    labels = excluded.labels, generation = excluded.generation, spec = excluded.spec, syncing = excluded.syncing, created_by = excluded.created_by,
+    service = excluded.service, labels = excluded.labels, generation = excluded.generation, spec = excluded.spec, syncing = excluded.syncing, created_by = excluded.created_by,
     created_at = excluded.created_at, updated_at = excluded.updated_at, deleting_since = excluded.deleting_since, event = excluded.event;
 
 -- name: DropCopies :exec

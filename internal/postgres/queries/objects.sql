@@ -16,8 +16,8 @@ ORDER BY name LIMIT sqlc.arg(max_rows);
 SELECT count(*) FROM objects WHERE kind = @kind AND scope = @scope;
 
 -- name: InsertObject :one
-INSERT INTO objects (kind, scope, name, project, labels, generation, resource_version, spec, syncing, created_by)
-VALUES (@kind, @scope, @name, @project, @labels, @generation, 0, @spec, @syncing, @created_by)
+INSERT INTO objects (kind, scope, name, project, service, labels, generation, resource_version, spec, syncing, created_by)
+VALUES (@kind, @scope, @name, @project, @service, @labels, @generation, 0, @spec, @syncing, @created_by)
 RETURNING *;
 
 -- name: UpdateObject :one

@@ -1,0 +1,105 @@
+package policies
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/db"
+)
+
+// KeepOrganization refuses to move a project to another organization.
+func KeepOrganization(ctx context.Context, q *db.Queries, w postgres.Write, spec fleet.ProjectSpec) (fleet.ProjectSpec, error) {
+	before, err := postgres.Find(ctx, q, w.Key)
+	if err != nil {
+		return spec, err
+	}
+	if before == nil {
+		return spec, organized(ctx, q, spec.Organization)
+	}
+	was, err := fleet.HolderOf(w.Key.Kind, before.Spec)
+	if err == nil && was.Organization != spec.Organization {
+		err = fleet.Errorf(fleet.Conflict, "the organization of %s never changes: it is %q", w.Key, was.Organization).At("/organization").
+			WithHint("declare another project")
+	}
+	return spec, err
+}
+
+// organized refuses a project of an organization that is not declared.
+func organized(ctx context.Context, q *db.Queries, organization string) error {
+	if organization == "" {
+		return nil
+	}
+	key := fleet.OrganizationKey(organization)
+	if err := postgres.Lock(ctx, q, nil, key); err != nil {
+		return err
+	}
+	o, err := postgres.Find(ctx, q, key)
+	if err == nil && o == nil {
+		err = fleet.NoPlace(key, "/organization")
+	}
+	return err
+}
+
+// OutsideDefault refuses a policy for a service of the project default, whose objects stay in their region.
+func OutsideDefault(_ context.Context, _ *db.Queries, w postgres.Write, spec fleet.ServiceSpec) (fleet.ServiceSpec, error) {
+	if w.Project == fleet.DefaultProject && spec.MultiRegionPolicy != nil {
+		return spec, fleet.Errorf(fleet.Invalid, "a service of project %s cannot have a policy: what belongs to it stays in its region", w.Project).
+			At("/multiRegionPolicy").WithHint("declare the service in a project of your own")
+	}
+	return spec, nil
+}
+
+// HolderWritten has a changed policy applied to what the holder governs. A new holder governs nothing yet.
+func HolderWritten(ctx context.Context, q *db.Queries, w postgres.Write, _ any, out postgres.Written) error {
+	if out.Before == nil || !out.Changed {
+		return nil
+	}
+	before, err := fleet.HolderOf(w.Key.Kind, out.Before.Spec)
+	if err != nil {
+		return err
+	}
+	after, err := fleet.HolderOf(w.Key.Kind, out.After.Spec)
+	if err != nil || reflect.DeepEqual(before.MultiRegionPolicy, after.MultiRegionPolicy) {
+		return err
+	}
+	p := db.WantPolicyTurnParams{Kind: string(w.Key.Kind), Name: w.Key.Name, Generation: out.After.Generation, Restart: true}
+	if err := q.WantPolicyTurn(ctx, p); err != nil {
+		return postgres.Failed("have the policy applied", err)
+	}
+	return postgres.PutOutbox(ctx, q, fleet.PolicySubject(w.Key))
+}
+
+// HolderRemoved drops how far the policy was applied; its entity finds nothing and ends.
+func HolderRemoved(ctx context.Context, q *db.Queries, w postgres.Write, _ *fleet.Object) error {
+	return postgres.Failed("drop the policy's turn", q.DropPolicyTurn(ctx, db.DropPolicyTurnParams{Kind: string(w.Key.Kind), Name: w.Key.Name}))
+}
+
+// UnusedOrganization refuses to delete an organization that a project belongs to.
+func UnusedOrganization(ctx context.Context, q *db.Queries, key fleet.ObjectKey) error {
+	n, err := q.UsesOfOrganization(ctx, key.Name)
+	if err != nil || n == 0 {
+		return postgres.Failed("look for uses", err)
+	}
+	return fleet.Errorf(fleet.IllegalState, "%s still has %d projects", key, n).WithHint("delete them first")
+}
+
+// UnusedService refuses to delete a service that an object belongs to.
+func UnusedService(ctx context.Context, q *db.Queries, key fleet.ObjectKey) error {
+	o, err := postgres.Find(ctx, q, key)
+	if err != nil || o == nil {
+		return err
+	}
+	uses, err := q.UsesOfService(ctx, db.UsesOfServiceParams{Project: string(o.Project), Service: key.Name})
+	if err != nil || len(uses) == 0 {
+		return postgres.Failed("look for uses", err)
+	}
+	counts := make([]string, len(uses))
+	for i, u := range uses {
+		counts[i] = fmt.Sprintf("%d %ss", u.Uses, u.Kind)
+	}
+	return fleet.Errorf(fleet.IllegalState, "%s still has %s", key, strings.Join(counts, ", ")).WithHint("delete them first")
+}

@@ -1,0 +1,276 @@
+package policies
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/db"
+)
+
+// pageSize is how many objects one transaction visits.
+const pageSize = 500
+
+// PolicyRequest asks that a holder's policy is applied to all that it governs.
+type PolicyRequest struct {
+	postgres.Request
+	Holder fleet.ObjectKey
+}
+
+// AskPolicy opens an operation for a full turn. It joins the turn that is under way: that applies the same policy.
+func (s *Store) AskPolicy(ctx context.Context, in PolicyRequest) (postgres.Operation, error) {
+	var holder *fleet.Object
+	return postgres.Only(s.Request(ctx, "apply the policy of "+in.Holder.String(), in.Request, func(q *db.Queries) (err error) {
+		if err = postgres.Lock(ctx, q, nil, in.Holder); err == nil {
+			holder, err = postgres.Find(ctx, q, in.Holder)
+		}
+		return err
+	}, func(q *db.Queries) ([]postgres.Operation, error) {
+		if holder == nil || in.Project != "" && holder.Project != in.Project {
+			return nil, fleet.NoObject(in.Holder)
+		}
+		p := db.WantPolicyTurnParams{Kind: string(in.Holder.Kind), Name: in.Holder.Name, Generation: holder.Generation}
+		if err := q.WantPolicyTurn(ctx, p); err != nil {
+			return nil, postgres.Failed("have the policy applied", err)
+		}
+		op, err := postgres.OpenOperation(ctx, q, in.Request, postgres.NewOperation{
+			Kind: fleet.OperationApplyPolicy, Name: in.Holder.Name, Subject: fleet.PolicySubject(in.Holder), Project: holder.Project,
+		})
+		return []postgres.Operation{op}, err
+	}))
+}
+
+// ApplyPolicyPage refreshes the syncing of the next objects that a holder governs, in one transaction with the position
+// of the turn. Its outbox row goes only with the end of the turn: until then the relay wakes the entity again.
+func (s *Store) ApplyPolicyPage(ctx context.Context, v fleet.PolicyVisit) (fleet.PolicyTurn, error) {
+	var out fleet.PolicyTurn
+	err := s.Tx(ctx, "apply the policy of "+v.Holder().String(), func(q *db.Queries) error {
+		out = fleet.PolicyTurn{}
+		p := &page{s: s, q: q, visit: v}
+		err := p.apply(ctx)
+		out = p.turn()
+		return err
+	})
+	return out, err
+}
+
+// place is an object in the order in which a policy is applied; the zero value is before all.
+type place struct{ project, service, kind, scope, name string }
+
+func placeOf(at []string) place {
+	if len(at) == 0 {
+		return place{}
+	}
+	return place{at[0], at[1], at[2], at[3], at[4]}
+}
+
+func (p place) columns() []string {
+	if p == (place{}) {
+		return []string{}
+	}
+	return []string{p.project, p.service, p.kind, p.scope, p.name}
+}
+
+// page is one transaction of a turn.
+type page struct {
+	s     *Store
+	q     *db.Queries
+	visit fleet.PolicyVisit
+
+	row                db.PolicyTurn
+	at, began          place
+	wrapped, done      bool
+	visited, refreshed int64
+}
+
+func (p *page) turn() fleet.PolicyTurn {
+	return fleet.PolicyTurn{
+		Generation: p.row.Generation, At: strings.Trim(strings.Join(p.at.columns(), "/"), "/"), Done: p.done,
+		Visited: p.row.Visited + p.visited, Refreshed: p.row.Refreshed + p.refreshed,
+	}
+}
+
+func (p *page) apply(ctx context.Context) error {
+	subject := fleet.PolicySubject(p.visit.Holder())
+	by := db.ServeOperationsParams{Run: p.visit.Run, Build: p.visit.Build, Subjects: []string{subject}}
+	if err := p.q.ServeOperations(ctx, by); err != nil {
+		return postgres.Failed("serve operations", err)
+	}
+	row, err := p.q.GetPolicyTurn(ctx, db.GetPolicyTurnParams{Kind: string(p.visit.Kind), Name: p.visit.Name})
+	if postgres.NoRows(err) {
+		return p.end(ctx, postgres.Ending{State: fleet.OperationFailed, Reason: string(fleet.NotFound), Message: p.visit.Holder().String() + " was deleted"})
+	}
+	if err != nil {
+		return postgres.Failed("read how far the policy is applied", err)
+	}
+	p.row, p.at, p.began, p.wrapped = row, placeOf(row.At), placeOf(row.Began), row.Wrapped
+	if row.EndedAt == nil {
+		if err := p.visitPage(ctx); err != nil {
+			return err
+		}
+		if moved, err := p.move(ctx); err != nil || !moved {
+			return err
+		}
+	}
+	if row.EndedAt != nil || p.done {
+		turn := p.turn()
+		return p.end(ctx, postgres.Ending{
+			State: fleet.OperationSucceeded, Reason: "applied",
+			Message: fmt.Sprintf("generation %d: %d objects visited, the syncing of %d changed", turn.Generation, turn.Visited, turn.Refreshed),
+		})
+	}
+	return nil
+}
+
+// end ends what was asked, and takes the outbox row.
+func (p *page) end(ctx context.Context, e postgres.Ending) error {
+	p.done = true
+	subject := fleet.PolicySubject(p.visit.Holder())
+	if err := postgres.EndOperations(ctx, p.q, subject, e); err != nil {
+		return err
+	}
+	return postgres.Failed("take the outbox", p.q.TakeOutbox(ctx, []string{subject}))
+}
+
+// move stores the position. If the turn was moved or restarted since it was read, nothing of this page is kept.
+func (p *page) move(ctx context.Context) (bool, error) {
+	n, err := p.q.MovePolicyTurn(ctx, db.MovePolicyTurnParams{
+		Kind: p.row.Kind, Name: p.row.Name, Wanted: p.row.Wanted, WasAt: p.row.At, WasWrapped: p.row.Wrapped,
+		At: p.at.columns(), Wrapped: p.wrapped, Visited: p.visited, Refreshed: p.refreshed, Done: p.done,
+	})
+	if err != nil {
+		return false, postgres.Failed("store how far the policy is applied", err)
+	}
+	if n == 0 {
+		p.done, p.at, p.visited, p.refreshed = false, placeOf(p.row.At), 0, 0
+		return false, postgres.ErrRollback
+	}
+	return true, nil
+}
+
+// visitPage reads the next keys, refreshes their objects, and moves on.
+func (p *page) visitPage(ctx context.Context) error {
+	project, err := p.project(ctx)
+	if err != nil || project == "" {
+		p.finish()
+		return err
+	}
+	keys, err := p.keys(ctx, project)
+	if err != nil {
+		return err
+	}
+	if err := p.refresh(ctx, keys); err != nil {
+		return err
+	}
+	p.visited = int64(len(keys))
+	if len(keys) == pageSize {
+		last := keys[len(keys)-1]
+		p.at = place{project, last.Service, last.Kind, last.Scope, last.Name}
+		return nil
+	}
+	next, err := p.nextProject(ctx, project)
+	if err != nil {
+		return err
+	}
+	p.at = place{project: next}
+	if next == "" {
+		p.finish()
+	}
+	return nil
+}
+
+// finish is the end of what the holder governs: the turn is done, or goes on from the start.
+func (p *page) finish() {
+	p.at = place{}
+	p.done = p.wrapped || p.began == place{}
+	p.wrapped = true
+}
+
+// project is the one that the next page is of.
+func (p *page) project(ctx context.Context) (string, error) {
+	switch {
+	case p.at.project != "":
+		return p.at.project, nil
+	case p.visit.Kind == fleet.KindOrganization:
+		return p.nextProject(ctx, "")
+	case p.visit.Kind == fleet.KindService:
+		o, err := postgres.Find(ctx, p.q, p.visit.Holder())
+		if err != nil || o == nil {
+			return "", err
+		}
+		return string(o.Project), nil
+	}
+	return p.visit.Name, nil
+}
+
+// nextProject of an organization, "" after the last one of the turn.
+func (p *page) nextProject(ctx context.Context, after string) (string, error) {
+	if p.visit.Kind != fleet.KindOrganization {
+		return "", nil
+	}
+	in := db.ProjectUnderParams{Organization: p.visit.Name, After: after}
+	if p.wrapped {
+		in.Until = p.began.project
+	}
+	name, err := p.q.ProjectUnder(ctx, in)
+	if postgres.NoRows(err) {
+		return "", nil
+	}
+	return name, postgres.Failed("read the projects of an organization", err)
+}
+
+func (p *page) keys(ctx context.Context, project string) ([]db.GovernedAfterRow, error) {
+	in := db.GovernedAfterParams{
+		Project: project, Service: p.at.service, Kind: p.at.kind, Scope: p.at.scope, Name: p.at.name, MaxRows: pageSize,
+		Bounded:      p.wrapped && p.began.project == project,
+		UntilService: p.began.service, UntilKind: p.began.kind, UntilScope: p.began.scope, UntilName: p.began.name,
+	}
+	if p.visit.Kind == fleet.KindService {
+		in.Within = p.visit.Name
+	}
+	keys, err := p.q.GovernedAfter(ctx, in)
+	return keys, postgres.Failed("read what the policy governs", err)
+}
+
+// refresh writes the syncing of those that differ, each with its event. Nothing is delivered and no generation rises.
+func (p *page) refresh(ctx context.Context, keys []db.GovernedAfterRow) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	locks := make(map[int64]bool, len(keys))
+	var in db.ObjectsByKeyParams
+	for _, k := range keys {
+		locks[postgres.LockID(fleet.ObjectKey{Kind: fleet.ObjectKind(k.Kind), Scope: k.Scope, Name: k.Name})] = false
+		in.Kinds, in.Scopes, in.Names = append(in.Kinds, k.Kind), append(in.Scopes, k.Scope), append(in.Names, k.Name)
+	}
+	if err := postgres.LockKeys(ctx, p.q, locks); err != nil {
+		return err
+	}
+	rows, err := p.q.ObjectsByKey(ctx, in)
+	if err != nil {
+		return postgres.Failed("read objects", err)
+	}
+	objects := make([]*fleet.Object, 0, len(rows))
+	for _, r := range rows {
+		if o := postgres.ObjectOf(r); o.CheckOwner(p.s.Region) == nil {
+			objects = append(objects, &o)
+		}
+	}
+	governed, err := p.s.Govern(ctx, p.q, objects...)
+	if err != nil {
+		return err
+	}
+	var refreshed []postgres.Refreshed
+	for i, o := range objects {
+		if !postgres.SameJSON(o.Syncing, governed[i].Syncing) {
+			refreshed = append(refreshed, postgres.Refreshed{Object: o, Syncing: governed[i].Syncing})
+		}
+	}
+	p.refreshed = int64(len(refreshed))
+	if len(refreshed) == 0 {
+		return nil
+	}
+	return postgres.RefreshSyncing(ctx, p.q, postgres.RegionActor, refreshed)
+}

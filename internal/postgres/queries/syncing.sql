@@ -1,0 +1,68 @@
+-- What governs other objects, of those that there are.
+-- name: ReadHolders :many
+SELECT o.kind, o.name, o.project, o.spec
+FROM (SELECT unnest(@kinds::text[]) AS kind, unnest(@names::text[]) AS name) k
+JOIN LATERAL (SELECT x.* FROM objects x WHERE x.kind = k.kind AND x.scope = '' AND x.name = k.name OFFSET 0) o ON true;
+
+-- Each with its event. The declared part stays, and with it resource version, generation and time of the last change.
+-- name: RefreshSyncing :exec
+WITH k AS MATERIALIZED (
+    SELECT unnest(@uids::text[])::uuid AS uid, unnest(@syncings::text[])::jsonb AS syncing,
+           unnest(@befores::text[])::jsonb AS before, unnest(@afters::text[])::jsonb AS after),
+appended AS (
+    INSERT INTO events (era, type, kind, project, scope, name, uid, generation, actor, before, after)
+    SELECT r.era, 'updated', o.kind, o.project, o.scope, o.name, o.uid, o.generation, @actor, k.before, k.after
+    FROM region r CROSS JOIN k
+    JOIN LATERAL (SELECT x.* FROM objects x WHERE x.uid = k.uid OFFSET 0) o ON true
+    RETURNING uid, seq)
+UPDATE objects o SET syncing = k.syncing, refreshed = a.seq FROM k JOIN appended a ON a.uid = k.uid WHERE o.uid = k.uid;
+
+-- A turn that is under way continues where it is: one that is restarted has to come round to there again.
+-- name: WantPolicyTurn :exec
+INSERT INTO policy_turns AS t (kind, name, generation) VALUES (@kind, @name, @generation)
+ON CONFLICT (kind, name) DO UPDATE SET
+    generation = excluded.generation, wanted = t.wanted + 1, ended_at = NULL,
+    at = CASE WHEN t.ended_at IS NULL THEN t.at ELSE '{}' END,
+    began = CASE WHEN t.ended_at IS NOT NULL THEN '{}' WHEN @restart::boolean THEN t.at ELSE t.began END,
+    wrapped = t.wrapped AND t.ended_at IS NULL AND NOT @restart,
+    visited = CASE WHEN t.ended_at IS NOT NULL OR @restart THEN 0 ELSE t.visited END,
+    refreshed = CASE WHEN t.ended_at IS NOT NULL OR @restart THEN 0 ELSE t.refreshed END,
+    started_at = CASE WHEN t.ended_at IS NOT NULL OR @restart THEN now() ELSE t.started_at END;
+
+-- name: GetPolicyTurn :one
+SELECT * FROM policy_turns WHERE kind = @kind AND name = @name;
+
+-- Only from where a page began: another run may have written the same page, or a newer policy restarted the turn.
+-- name: MovePolicyTurn :execrows
+UPDATE policy_turns SET at = @at::text[], wrapped = @wrapped, visited = visited + @visited, refreshed = refreshed + @refreshed,
+    moved_at = now(), ended_at = CASE WHEN @done::boolean THEN now() END
+WHERE kind = @kind AND name = @name AND wanted = @wanted AND at = @was_at::text[] AND wrapped = @was_wrapped AND ended_at IS NULL;
+
+-- name: DropPolicyTurn :exec
+DELETE FROM policy_turns WHERE kind = @kind AND name = @name;
+
+-- name: ProjectUnder :one
+SELECT name FROM objects
+WHERE kind = 'project' AND scope = '' AND name > @after::text AND (@until::text = '' OR name <= @until)
+  AND spec ->> 'organization' = @organization::text
+ORDER BY name LIMIT 1;
+
+-- name: GovernedAfter :many
+SELECT kind, scope, name, service FROM objects
+WHERE project = @project AND project <> 'default'
+  AND (service, kind, scope, name) > (@service::text, @kind::text, @scope::text, @name::text)
+  AND (NOT @bounded::boolean OR (service, kind, scope, name) <= (@until_service::text, @until_kind::text, @until_scope::text, @until_name::text))
+  AND (@within::text = '' OR service = @within)
+ORDER BY service, kind, scope, name LIMIT @max_rows;
+
+-- name: ObjectsByKey :many
+SELECT o.* FROM (SELECT unnest(@kinds::text[]) AS kind, unnest(@scopes::text[]) AS scope, unnest(@names::text[]) AS name) k
+JOIN LATERAL (SELECT x.* FROM objects x WHERE x.kind = k.kind AND x.scope = k.scope AND x.name = k.name OFFSET 0) o ON true;
+
+-- What still names a service, by kind.
+-- name: UsesOfService :many
+SELECT kind, count(*) AS uses FROM objects WHERE project = @project AND project <> 'default' AND service = @service
+GROUP BY kind ORDER BY kind;
+
+-- name: UsesOfOrganization :one
+SELECT count(*) FROM objects WHERE kind = 'project' AND scope = '' AND spec ->> 'organization' = @organization::text;

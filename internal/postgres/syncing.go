@@ -1,0 +1,222 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+
+	"github.com/holdfast-io/holdfast/internal/decide"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres/db"
+)
+
+// Governed is an object as its policy holders have it: their policies in the order in which the first one governs, and
+// the syncing that follows from them.
+type Governed struct {
+	Policies []*fleet.MultiRegionPolicy
+	Syncing  json.RawMessage
+}
+
+// Govern computes the syncing of objects (M4). The caller holds their locks; those of all possible holders are taken
+// here, shared, until the transaction ends. They come last, in the order service, project, organization: whoever
+// holds one of them alone waits only for later ones. Nothing of the project default is governed, so that costs no query.
+func (s *Store) Govern(ctx context.Context, q *db.Queries, objects ...*fleet.Object) ([]Governed, error) {
+	over, err := readHolders(ctx, q, objects)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Governed, len(objects))
+	for i, o := range objects {
+		if out[i], err = s.governed(o, over); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func (s *Store) governed(o *fleet.Object, over holders) (Governed, error) {
+	policies, err := over.policies(o)
+	if err != nil {
+		return Governed{}, err
+	}
+	syncing, err := json.Marshal(decide.Syncing(o.Kind, cmp.Or(o.Owner(), s.Region), policies...))
+	return Governed{policies, syncing}, Failed("compute syncing", err)
+}
+
+// holders are what governs some objects.
+type holders map[fleet.ObjectKey]holder
+
+type holder struct {
+	fleet.ProjectSpec
+	project fleet.ProjectName
+}
+
+func readHolders(ctx context.Context, q *db.Queries, objects []*fleet.Object) (holders, error) {
+	services, projects, organizations := map[int64]bool{}, map[int64]bool{}, map[int64]bool{}
+	var below, above []fleet.ObjectKey
+	want := func(level map[int64]bool, keys *[]fleet.ObjectKey, key fleet.ObjectKey) {
+		if id := LockID(key); key.Name != "" && !level[id] {
+			level[id] = true
+			*keys = append(*keys, key)
+		}
+	}
+	for _, o := range objects {
+		switch {
+		case o.Kind == fleet.KindProject:
+			spec, err := fleet.HolderOf(o.Kind, o.Spec)
+			if err != nil {
+				return nil, err
+			}
+			want(organizations, &above, fleet.OrganizationKey(spec.Organization))
+		case o.Kind != fleet.KindOrganization && o.Project != fleet.DefaultProject:
+			want(services, &below, fleet.ServiceKey(o.Service))
+			want(projects, &below, fleet.ProjectKey(o.Project))
+		}
+	}
+	out := holders{}
+	if err := out.read(ctx, q, below, services, projects); err != nil {
+		return nil, err
+	}
+	for _, key := range below {
+		want(organizations, &above, fleet.OrganizationKey(out[key].Organization))
+	}
+	return out, out.read(ctx, q, above, organizations)
+}
+
+// read locks holders level by level, and then reads them.
+func (h holders) read(ctx context.Context, q *db.Queries, keys []fleet.ObjectKey, levels ...map[int64]bool) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	for _, level := range levels {
+		if len(level) == 0 {
+			continue
+		}
+		if err := LockKeys(ctx, q, level); err != nil {
+			return err
+		}
+	}
+	var p db.ReadHoldersParams
+	for _, key := range keys {
+		p.Kinds, p.Names = append(p.Kinds, string(key.Kind)), append(p.Names, key.Name)
+	}
+	rows, err := q.ReadHolders(ctx, p)
+	if err != nil {
+		return Failed("read policy holders", err)
+	}
+	for _, r := range rows {
+		key := fleet.ObjectKey{Kind: fleet.ObjectKind(r.Kind), Name: r.Name}
+		spec, err := fleet.HolderOf(key.Kind, r.Spec)
+		if err != nil {
+			return err
+		}
+		h[key] = holder{spec, fleet.ProjectName(r.Project)}
+	}
+	return nil
+}
+
+// policies are those of an object's possible holders, itself among them.
+func (h holders) policies(o *fleet.Object) ([]*fleet.MultiRegionPolicy, error) {
+	if o.Kind.Declared().Holder {
+		own, err := fleet.HolderOf(o.Kind, o.Spec)
+		if err != nil || o.Kind == fleet.KindOrganization {
+			return []*fleet.MultiRegionPolicy{own.MultiRegionPolicy}, err
+		}
+		if o.Kind == fleet.KindProject {
+			return []*fleet.MultiRegionPolicy{own.MultiRegionPolicy, h[fleet.OrganizationKey(own.Organization)].MultiRegionPolicy}, nil
+		}
+		return append([]*fleet.MultiRegionPolicy{own.MultiRegionPolicy}, h.over("", o.Project)...), nil
+	}
+	return h.over(o.Service, o.Project), nil
+}
+
+func (h holders) over(service string, project fleet.ProjectName) []*fleet.MultiRegionPolicy {
+	if project == fleet.DefaultProject {
+		return nil
+	}
+	of := h[fleet.ProjectKey(project)]
+	return []*fleet.MultiRegionPolicy{
+		h[fleet.ServiceKey(service)].MultiRegionPolicy, of.MultiRegionPolicy, h[fleet.OrganizationKey(of.Organization)].MultiRegionPolicy,
+	}
+}
+
+// governOne computes the syncing of what a write declares, and refuses the write where the policy over it does not
+// allow it.
+func (s *Store) governOne(ctx context.Context, q *db.Queries, w Write, spec json.RawMessage, before *fleet.Object) (json.RawMessage, error) {
+	next := &fleet.Object{ObjectKey: w.Key, Project: w.Project, Service: w.Service, Spec: spec}
+	if before != nil {
+		next.Syncing = before.Syncing
+	}
+	over, err := readHolders(ctx, q, []*fleet.Object{next})
+	if err != nil {
+		return nil, err
+	}
+	if before == nil {
+		if err := over.checkPlace(ctx, q, next); err != nil {
+			return nil, err
+		}
+	}
+	governed, err := s.governed(next, over)
+	if err != nil {
+		return nil, err
+	}
+	if before != nil && w.Key.Kind.Declared().Holder {
+		if own := governed.Policies[0]; own != nil && own.DefaultControlRegion != s.Region {
+			return nil, fleet.Errorf(fleet.IllegalState, "region %s controls %s; only a hand-over changes the control region", s.Region, w.Key).
+				At("/multiRegionPolicy/defaultControlRegion").WithHint("keep " + s.Region)
+		}
+	}
+	return governed.Syncing, decide.MayDeclare(w.Key, s.Region, governed.Policies...)
+}
+
+// MayTurn refuses to have anything done with an object in a region where the policy over it does not allow writing it:
+// there it can only be deleted.
+func (s *Store) MayTurn(ctx context.Context, q *db.Queries, o *fleet.Object) error {
+	governed, err := s.Govern(ctx, q, o)
+	if err != nil {
+		return err
+	}
+	return decide.MayDeclare(o.ObjectKey, s.Region, governed[0].Policies...)
+}
+
+// checkPlace refuses a new object whose project or service is not declared.
+func (h holders) checkPlace(ctx context.Context, q *db.Queries, o *fleet.Object) error {
+	if o.Kind == fleet.KindProject || o.Kind == fleet.KindOrganization {
+		return nil
+	}
+	if _, is := h[fleet.ProjectKey(o.Project)]; !is && o.Project != fleet.DefaultProject {
+		return noProject(o.Project)
+	}
+	if o.Service == "" {
+		return nil
+	}
+	if o.Project == fleet.DefaultProject {
+		if err := h.read(ctx, q, []fleet.ObjectKey{fleet.ServiceKey(o.Service)}, map[int64]bool{LockID(fleet.ServiceKey(o.Service)): true}); err != nil {
+			return err
+		}
+	}
+	if of, is := h[fleet.ServiceKey(o.Service)]; !is || of.project != o.Project {
+		return fleet.Errorf(fleet.NotFound, "service %s not found in project %s", o.Service, o.Project).At("/service").
+			WithHint("declare it first: PUT /api/v1/services/" + o.Service)
+	}
+	return nil
+}
+
+// RefreshSyncing writes the syncing of objects whose declared part stays as it is: neither ETag nor generation change,
+// but the feed shows it.
+func RefreshSyncing(ctx context.Context, q *db.Queries, actor string, refreshed []Refreshed) error {
+	p := db.RefreshSyncingParams{Actor: actor}
+	for _, r := range refreshed {
+		after := *r.Object
+		after.Syncing = r.Syncing
+		p.Uids, p.Syncings = append(p.Uids, r.Object.UID), append(p.Syncings, string(r.Syncing))
+		p.Befores, p.Afters = append(p.Befores, string(Declared(r.Object))), append(p.Afters, string(Declared(&after)))
+	}
+	return Failed("refresh syncing", q.RefreshSyncing(ctx, p))
+}
+
+// Refreshed is an object as it is, and its new syncing.
+type Refreshed struct {
+	Object  *fleet.Object
+	Syncing json.RawMessage
+}
