@@ -202,6 +202,7 @@ const (
 	KindPool       = fleet.KindPool
 	KindFleet      = fleet.KindFleet
 	KindProject    = fleet.KindProject
+	KindRegion     = fleet.KindRegion
 	KindSite       = fleet.KindSite
 	KindTemplate   = fleet.KindTemplate
 	KindInstance   = fleet.KindInstance

@@ -21,6 +21,7 @@ func DeclaredKinds() KindTable {
 		{Kind: KindInstance, Title: "Instance", Plural: "instances", OfSite: true},
 		{Kind: KindDeployment, Title: "Deployment", Plural: "deployments"},
 		{Kind: KindFleet, Title: "Fleet", Plural: "fleets"},
+		{Kind: KindRegion, Title: "Region", Plural: "regions"},
 	}
 }
 

@@ -66,7 +66,7 @@ func newServer(d Deps) (*server, error) {
 		return nil, err
 	}
 	s := &server{
-		Server: c, store: d.Store, waker: d.Waker, executor: d.Executor,
+		Server: c, store: d.Store, waker: d.Waker, executor: d.Executor, region: fleet.RegionName(d.Region), network: d.Regions,
 		declared: fleet.DeclaredKinds(), kinds: kindParts(), definitions: d.Definitions, flatten: d.Flatten, limits: d.Limits,
 		links: links{web: d.WebURL, namespace: d.TemporalNamespace}, limit: d.OperationLimit, failover: cmp.Or(d.FailoverLimit, d.OperationLimit),
 		ends: d.OperationEnds, ready: d.Ready, streaming: prometheus.NewGauge(prometheus.GaugeOpts{
@@ -167,6 +167,7 @@ func kindParts() map[fleet.ObjectKind]kindPart {
 		fleet.KindTemplate:   {mount: (*server).mountTemplates},
 		fleet.KindInstance:   {mount: (*server).mountInstances, own: true},
 		fleet.KindDeployment: {mount: (*server).mountDeployments, own: true},
+		fleet.KindRegion:     {mount: (*server).mountRegions, own: true},
 		fleet.KindFleet:      {mount: (*server).mountFleets, status: (*server).fleetStatuses, detail: (*server).fleetDetail},
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres/keyring"
 	"github.com/holdfast-io/holdfast/internal/postgres/modules"
 	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
+	"github.com/holdfast-io/holdfast/internal/postgres/peers"
 	"github.com/holdfast-io/holdfast/internal/postgres/plans"
 	"github.com/holdfast-io/holdfast/internal/postgres/reconcile"
 )
@@ -30,6 +31,7 @@ type (
 	nodesStore       = nodes.Store
 	modulesStore     = modules.Store
 	collectStore     = collect.Store
+	peersStore       = peers.Store
 )
 
 // Store is the region's database. It is safe for concurrent use.
@@ -44,6 +46,7 @@ type Store struct {
 	*nodesStore
 	*modulesStore
 	*collectStore
+	*peersStore
 }
 
 func all(s *postgres.Store, err error) (*Store, error) {
@@ -61,6 +64,7 @@ func all(s *postgres.Store, err error) (*Store, error) {
 		nodesStore:       nodes.On(s),
 		modulesStore:     modules.On(s),
 		collectStore:     collect.On(s),
+		peersStore:       peers.On(s),
 	}, nil
 }
 
@@ -99,6 +103,10 @@ func areas() postgres.Parts {
 				Check: postgres.Checked(deliveries.PinCompositions), Written: postgres.Following(deliveries.TemplateWritten), Unused: deliveries.UnusedTemplate,
 			},
 			fleet.KindFleet: {Unused: fleets.NotUnderWay},
+			fleet.KindRegion: {Unused: func(_ context.Context, _ *db.Queries, key fleet.ObjectKey) error {
+				return fleet.Errorf(fleet.Invalid, "%s cannot be deleted: a region declares itself", key).
+					WithHint("to remove a peer: holdfast region remove NAME")
+			}},
 			fleet.KindDeployment: {Unused: func(_ context.Context, _ *db.Queries, key fleet.ObjectKey) error {
 				return fleet.Errorf(fleet.Invalid, "%s cannot be deleted this way: it ends with its replicas", key).WithHint("destroy it")
 			}},
