@@ -101,6 +101,10 @@ func (m *manifest) checkProject() error {
 	return inSpec(strictly(m.Spec, &struct{}{}))
 }
 
+func (*manifest) checkRegion() error {
+	return errors.New("a region declares itself: start its servers with --location and --local-network")
+}
+
 func (m *manifest) checkTemplate() error {
 	if err := strictly(m.Spec, &m.template); err != nil {
 		return inSpec(err)

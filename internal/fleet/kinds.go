@@ -20,8 +20,8 @@ func DeclaredKinds() KindTable {
 		{Kind: KindTemplate, Title: "Template", Plural: "templates"},
 		{Kind: KindInstance, Title: "Instance", Plural: "instances", OfSite: true},
 		{Kind: KindDeployment, Title: "Deployment", Plural: "deployments"},
-		{Kind: KindFleet, Title: "Fleet", Plural: "fleets"},
 		{Kind: KindRegion, Title: "Region", Plural: "regions"},
+		{Kind: KindFleet, Title: "Fleet", Plural: "fleets"},
 	}
 }
 

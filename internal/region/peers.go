@@ -8,7 +8,6 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi"
 	"github.com/holdfast-io/holdfast/internal/peers"
-	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
 // regionKeySecret is the name of the secret that the region's key is made from.
@@ -81,17 +80,4 @@ func (s *server) meetPeers(ctx context.Context) error {
 		return nil
 	}
 	return s.peers.Run(ctx)
-}
-
-// declareRegion writes what this region is, unless it is written so already.
-func (s *server) declareRegion(ctx context.Context) error {
-	spec := s.cfg.Describe
-	spec.Version = fleet.RegionVersion{API: "v1", Data: postgres.SchemaVersion()}
-	if err := spec.Validate(); err != nil {
-		return err
-	}
-	_, err := s.store.Declare(ctx, postgres.Write{
-		Key: fleet.RegionKey(fleet.RegionName(s.cfg.Region)), Request: postgres.Request{Project: fleet.DefaultProject, Actor: "region:" + s.cfg.Region},
-	}, spec)
-	return err
 }

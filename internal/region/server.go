@@ -22,7 +22,6 @@ import (
 	"github.com/holdfast-io/holdfast/internal/definition"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi"
-	"github.com/holdfast-io/holdfast/internal/identity"
 	"github.com/holdfast-io/holdfast/internal/lease/boottime"
 	"github.com/holdfast-io/holdfast/internal/link"
 	"github.com/holdfast-io/holdfast/internal/link/executors"
@@ -30,7 +29,6 @@ import (
 	"github.com/holdfast-io/holdfast/internal/link/tasks"
 	"github.com/holdfast-io/holdfast/internal/peers"
 	"github.com/holdfast-io/holdfast/internal/postgres"
-	"github.com/holdfast-io/holdfast/internal/postgres/keyring"
 	"github.com/holdfast-io/holdfast/internal/store"
 	"github.com/holdfast-io/holdfast/internal/strangers"
 	"github.com/holdfast-io/holdfast/workers"
@@ -230,16 +228,6 @@ func (s *server) measure() (err error) {
 		return fleet.Errorf(fleet.Internal, "register metrics: %w", err)
 	}
 	return nil
-}
-
-// bootstrap creates the token of the first administrator.
-func (s *server) bootstrap(ctx context.Context) error {
-	if s.cfg.BootstrapToken == "" {
-		return nil
-	}
-	hash := identity.HashToken(s.cfg.BootstrapToken)
-	_, err := s.store.AddAPIToken(ctx, keyring.APIToken{Hash: hash[:], Role: "admin", Note: "bootstrap", CreatedBy: "bootstrap"})
-	return err
 }
 
 // serverMemory is where the collector starts to work harder: above what it takes to flatten a config of tens of
