@@ -209,6 +209,7 @@ const (
 	KindOrganization = fleet.KindOrganization
 	KindProject      = fleet.KindProject
 	KindService      = fleet.KindService
+	KindRegion       = fleet.KindRegion
 	KindSite         = fleet.KindSite
 	KindTemplate     = fleet.KindTemplate
 	KindInstance     = fleet.KindInstance

@@ -16,7 +16,7 @@ const ApplySetLabel = fleet.ApplySetLabel
 // Manifest is one declared object among many; Spec is the body of its PUT, without project,
 // service and labels, which stand beside it.
 type Manifest struct {
-	Kind    string            `json:"kind" doc:"Organization, Project, Service, Site, Pool, Template, Instance, Deployment or Fleet, in any case"`
+	Kind    string            `json:"kind" doc:"Organization, Project, Service, Site, Pool, Template, Instance, Deployment, Region or Fleet, in any case"`
 	Name    string            `json:"name"`
 	Site    string            `json:"site,omitempty" doc:"of an instance"`
 	Project string            `json:"project,omitempty"`

@@ -300,7 +300,7 @@ type JoinTokenRequest struct {
 	Seconds int64  `json:"seconds,omitempty" doc:"lifetime, 3600 by default"`
 }
 
-// Token is an API or join token. Token is set only in the answer that creates it.
+// Token is an API or join token, or the invitation of a region. Token is set only in the answer that creates it.
 type Token struct {
 	ID        string     `json:"id"`
 	Token     string     `json:"token,omitempty"`
@@ -308,6 +308,7 @@ type Token struct {
 	Project   string     `json:"project,omitempty"`
 	Site      string     `json:"site,omitempty"`
 	Node      string     `json:"node,omitempty"`
+	Region    string     `json:"region,omitempty"`
 	Note      string     `json:"note,omitempty"`
 	CreatedBy string     `json:"createdBy"`
 	CreatedAt time.Time  `json:"createdAt"`

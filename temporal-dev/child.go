@@ -39,14 +39,16 @@ type serverInput struct {
 	Pace                                              pace
 	TLS                                               certs.ServerFiles
 	Executors                                         certs.ClientFiles
+	Region, Name                                      string // of the process, for failpoints
+	Peers                                             region.PeerConfig
 }
 
 func (in serverInput) config() region.ServerConfig {
 	return region.ServerConfig{
-		Region: regionName, DatabaseURL: in.Database, TemporalAddress: in.Temporal, TemporalNamespace: temporalNamespace,
+		Region: in.Region, DatabaseURL: in.Database, TemporalAddress: in.Temporal, TemporalNamespace: temporalNamespace,
 		Listen: in.Listen, Link: in.Link, PublicURL: in.URL, WebURL: in.Web, BootstrapToken: in.Token, Definitions: in.Definitions, Timing: in.Pace.timing(),
 		TLS: in.TLS, Executors: in.Executors,
-		Failpoint: failpoints("server"), TraceEndpoint: os.Getenv(traceVariable),
+		Peers: in.Peers, Failpoint: failpoints(in.Name), TraceEndpoint: os.Getenv(traceVariable),
 	}
 }
 
@@ -167,7 +169,7 @@ const childStop = 25 * time.Second
 // childSpec makes the spec of one of our children. input is called for each start.
 func (l *laptop) childSpec(r rank, name string, args []string, input func(context.Context) (any, error)) spec {
 	return spec{
-		name: name,
+		name: l.opts.process(name),
 		log:  l.dir.log(name),
 		rank: r,
 		command: func(ctx context.Context) (*exec.Cmd, error) {

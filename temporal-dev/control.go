@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -26,6 +27,7 @@ const (
 // control serves ps, stop and start on a unix socket in the data directory.
 type control struct {
 	supervisor *supervisor
+	wires      *relays // nil with one region
 	http       *http.Server
 	listener   net.Listener
 	dir        *os.File
@@ -33,7 +35,7 @@ type control struct {
 
 // serveControl listens until close. It replaces a socket that a killed region left: the caller holds the
 // directory's lock, so no process listens there.
-func serveControl(dir string, s *supervisor) (*control, error) {
+func serveControl(dir string, s *supervisor, wires *relays) (*control, error) {
 	if err := os.Remove(filepath.Join(dir, controlSocket)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("remove the old control socket: %w", err)
 	}
@@ -47,11 +49,13 @@ func serveControl(dir string, s *supervisor) (*control, error) {
 		_ = d.Close()
 		return nil, fmt.Errorf("listen on the control socket: %w", err)
 	}
-	c := &control{supervisor: s, listener: l, dir: d}
+	c := &control{supervisor: s, wires: wires, listener: l, dir: d}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /processes", c.list)
 	mux.HandleFunc("POST /processes/{name}/stop", c.order(s.stop))
 	mux.HandleFunc("POST /processes/{name}/start", c.order(s.start))
+	mux.HandleFunc("POST /links/cut", c.link((*relays).cut))
+	mux.HandleFunc("POST /links/heal", c.link((*relays).heal))
 	c.http = &http.Server{Handler: mux, ReadHeaderTimeout: orderTimeout}
 	go func() { _ = c.http.Serve(l) }() // ends at close
 	return c, nil
@@ -89,6 +93,27 @@ func (c *control) order(do func(context.Context, string) error) http.HandlerFunc
 		defer cancel()
 		if err := do(ctx, r.PathValue("name")); err != nil {
 			answer(w, http.StatusConflict, controlProblem{Kind: fleet.KindOf(err), Detail: err.Error()})
+			return
+		}
+		c.list(w, r)
+	}
+}
+
+// link cuts or heals the link between two regions.
+func (c *control) link(do func(*relays, ...way) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		err := fleet.Errorf(fleet.IllegalState, "there is one region").WithHint("start temporal-dev with --regions 2 or 3")
+		if c.wires == nil {
+			answer(w, http.StatusConflict, controlProblem{Kind: err.Kind, Detail: err.Error()})
+			return
+		}
+		var ways []way
+		for _, text := range r.URL.Query()["way"] {
+			from, to, _ := strings.Cut(text, " ")
+			ways = append(ways, way{from, to})
+		}
+		if err := do(c.wires, ways...); err != nil {
+			answer(w, http.StatusConflict, controlProblem{Kind: fleet.NotFound, Detail: err.Error()})
 			return
 		}
 		c.list(w, r)

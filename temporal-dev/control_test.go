@@ -19,7 +19,7 @@ func TestControl(t *testing.T) {
 		require.NoError(t, os.MkdirAll(dir, 0o700))
 		s, _ := newTestSupervisor(t)
 		s.add(shellSpec(t, "plant-1-a", sleeper))
-		c, err := serveControl(dir, s)
+		c, err := serveControl(dir, s, nil)
 		require.NoError(t, err)
 		t.Cleanup(c.close)
 		return dir, s
@@ -60,12 +60,12 @@ func TestControl(t *testing.T) {
 	t.Run("a region that ends at once leaves its neighbour's socket alone", func(t *testing.T) {
 		t.Parallel()
 		for range 200 {
-			ended, err := serveControl(t.TempDir(), nil)
+			ended, err := serveControl(t.TempDir(), nil, nil)
 			require.NoError(t, err)
 			ended.close()
 			dir, err := os.MkdirTemp(t.TempDir(), "")
 			require.NoError(t, err)
-			next, err := serveControl(dir, nil)
+			next, err := serveControl(dir, nil, nil)
 			require.NoError(t, err)
 			runtime.Gosched()
 			require.FileExists(t, filepath.Join(dir, controlSocket))

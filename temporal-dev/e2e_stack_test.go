@@ -87,7 +87,10 @@ func startWith(t *testing.T, sites int, env ...string) *stack {
 	return s
 }
 
-func (s *stack) up() bool { return strings.Contains(s.said.String(), "the region is up") }
+func (s *stack) up() bool {
+	said := s.said.String()
+	return strings.Contains(said, "the region is up") || strings.Contains(said, "the regions are up")
+}
 
 // launchStack starts a supervisor and returns when its region is up, or has given up.
 func launchStack(t *testing.T, sites int, env ...string) *stack {

@@ -40,7 +40,7 @@ func newWires(t *testing.T, nodes []string) wires {
 		}
 		t.Logf("no network namespaces here: %v", err)
 	}
-	return newRelays(t, nodes)
+	return newNodeRelays(t, nodes)
 }
 
 // relaysVariable has relays join the nodes though there might be namespaces.

@@ -161,11 +161,11 @@ func (s *space) inside(t *testing.T, do func()) {
 // The stand-in for namespaces: what is cut waits, in that direction only, and arrives when healed.
 func TestFaultRelays(t *testing.T) {
 	t.Parallel()
-	r := newRelays(t, pair("plant-1"))
+	r := newNodeRelays(t, pair("plant-1"))
 	far, err := net.Listen("tcp", net.JoinHostPort(loopback, "0"))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = far.Close() })
-	y := r.serve(t, "a", "b", func() (string, error) { return far.Addr().String(), nil })
+	y := r.begin(t, "a", "b", func() (string, error) { return far.Addr().String(), nil })
 	near, err := net.Dial("tcp", y.Addr().String())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = near.Close() })

@@ -24,10 +24,6 @@ type arena struct {
 }
 
 // way is one direction between two ends.
-type way struct{ from, to string }
-
-func both(a, b string) []way { return []way{{a, b}, {b, a}} }
-
 func (a *arena) cut(t *testing.T, ways ...way) {
 	t.Helper()
 	a.mu.Lock()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/certs"
+	"github.com/holdfast-io/holdfast/internal/region"
 )
 
 const (
@@ -40,19 +41,23 @@ type laptop struct {
 	self       string      // this program
 	supervisor *supervisor
 	api        *apiClient
+	peers      region.PeerConfig // how its servers meet other regions
 	began      time.Time
 }
 
 // runRegion starts everything, delivers the examples, and runs until the context ends (with --once: until the
 // deliveries have ended). It stops what it started.
 func runRegion(ctx context.Context, opts options, out output) error {
+	if opts.regions > 1 {
+		return runRegions(ctx, opts, out)
+	}
 	l, err := openLaptop(opts, out)
 	if err != nil {
 		return err
 	}
 	defer l.dir.close()
 	defer l.stop()
-	control, err := serveControl(l.dir.path, l.supervisor)
+	control, err := serveControl(l.dir.path, l.supervisor, nil)
 	if err != nil {
 		return err
 	}
@@ -71,6 +76,17 @@ func runRegion(ctx context.Context, opts options, out output) error {
 
 // openLaptop claims the data directory and the addresses; nothing runs yet.
 func openLaptop(opts options, out output) (*laptop, error) {
+	l, err := newRegion(opts, out, newSupervisor(out.trouble))
+	if err != nil {
+		return nil, err
+	}
+	doc := l.devDoc()
+	l.supervisor.onChange(func(views []processView) { l.writeDoc(doc.with(views)) })
+	return l, nil
+}
+
+// newRegion makes one of the regions of a supervisor.
+func newRegion(opts options, out output, s *supervisor) (*laptop, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
@@ -82,7 +98,7 @@ func openLaptop(opts options, out output) (*laptop, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &laptop{opts: opts, out: out, dir: dir, self: self, supervisor: newSupervisor(out.trouble), began: time.Now()}
+	l := &laptop{opts: opts, out: out, dir: dir, self: self, supervisor: s, began: time.Now()}
 	if err := l.claim(); err != nil {
 		dir.close()
 		return nil, err
@@ -111,19 +127,20 @@ func (l *laptop) claim() error {
 			return fmt.Errorf("make the data directory: %w", err)
 		}
 	}
-	if err := l.certify(); err != nil {
-		return err
-	}
-	doc := devDoc{
-		Region: regionName, API: l.apiURL(), TLS: l.devTLS(), Link: l.addrs.dial(addrLink), Temporal: l.addrs.dial(addrTemporal),
+	return l.certify()
+}
+
+func (l *laptop) devDoc() devDoc {
+	return devDoc{
+		Region: l.opts.regionName(), API: l.apiURL(), TLS: l.devTLS(), Link: l.addrs.dial(addrLink), Temporal: l.addrs.dial(addrTemporal),
 		Namespace: temporalNamespace, Web: l.addrs.url(addrWeb), Token: l.token,
 	}
-	l.supervisor.onChange(func(views []processView) {
-		if err := writeJSON(l.dir.file(devFile), doc.with(views)); err != nil {
-			l.supervisor.trouble("%s could not be written: %v", devFile, err)
-		}
-	})
-	return nil
+}
+
+func (l *laptop) writeDoc(doc any) {
+	if err := writeJSON(l.dir.file(devFile), doc); err != nil {
+		l.supervisor.trouble("%s could not be written: %v", devFile, err)
+	}
 }
 
 // certify makes the client certificates for people and for this program.
@@ -167,7 +184,7 @@ func (l *laptop) bringUp(ctx context.Context) error {
 		}
 		l.supervisor.trouble("%v; the region stays up for you to investigate", err)
 	}
-	l.say("the region is up after %s", seconds(time.Since(l.began)))
+	l.say("the region%s is up after %s", prefixed(" ", l.opts.region), seconds(time.Since(l.began)))
 	l.whereToLook()
 	return nil
 }
@@ -231,7 +248,9 @@ func (l *laptop) startPostgres(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p := l.supervisor.add(db.spec(l.dir.log(postgresName)))
+	sp := db.spec(l.dir.log(postgresName))
+	sp.name = l.opts.process(sp.name)
+	p := l.supervisor.add(sp)
 	return startAndWait(ctx, p, db.ready)
 }
 
@@ -249,6 +268,7 @@ func (l *laptop) startServer(ctx context.Context) error {
 		TLS: l.authority.serves(own), Executors: l.authority.calls(own),
 		Database: db.url(postgresDatabase), Temporal: l.addrs.dial(addrTemporal), Listen: l.addrs[addrAPI].String(), Link: l.addrs[addrLink].String(),
 		URL: l.apiURL(), Web: l.addrs.url(addrWeb), Token: l.token, Definitions: l.opts.definitions, Pace: l.opts.pace,
+		Region: l.opts.regionName(), Name: l.opts.process(serverName), Peers: l.peers,
 	}
 	p := l.supervisor.add(l.childSpec(rankServer, serverName, []string{childServer},
 		func(context.Context) (any, error) { return in, nil }))
@@ -269,6 +289,14 @@ func (l *laptop) whereToLook() {
 	}
 	l.say("  temporal workflow start --address %s --namespace %s --task-queue holdfast \\", l.addrs.dial(addrTemporal), temporalNamespace)
 	l.say("    --type DeployInstance --input '{\"site\":\"plant-1\",\"instance\":\"press-7\"}'\n")
+}
+
+// prefixed is a text after its prefix, or nothing.
+func prefixed(prefix, text string) string {
+	if text == "" {
+		return ""
+	}
+	return prefix + text
 }
 
 // quote makes one shell word.

@@ -5,6 +5,8 @@
 //	temporal-dev ps                lists its processes
 //	temporal-dev stop NAME         stops one and keeps it stopped
 //	temporal-dev start NAME        starts it again
+//	temporal-dev cut A B           cuts the link between two regions (with --one-way from A to B only)
+//	temporal-dev heal A B          heals it
 package main
 
 import (
@@ -42,8 +44,10 @@ func run(args []string, stdout, stderr io.Writer) int {
 		err = up(rest, stdout, stderr)
 	case "ps", "stop", "start":
 		err = steer(verb, rest, stdout, stderr)
+	case "cut", "heal":
+		err = steerLink(verb, rest, stdout, stderr)
 	default:
-		err = usageError{fmt.Errorf("unknown command %.40q; use ps, stop NAME or start NAME", verb)}
+		err = usageError{fmt.Errorf("unknown command %.40q; use ps, stop NAME, start NAME, cut A B or heal A B", verb)}
 	}
 	return exitCode(err, stderr)
 }
@@ -58,7 +62,7 @@ func verbOf(args []string) (verb string, rest []string) {
 		case name == "data":
 			at = 2
 		}
-		if at == 0 || len(args) <= at || !slices.Contains([]string{"ps", "stop", "start"}, args[at]) {
+		if at == 0 || len(args) <= at || !slices.Contains([]string{"ps", "stop", "start", "cut", "heal"}, args[at]) {
 			return "up", args
 		}
 	}

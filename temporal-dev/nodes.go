@@ -21,7 +21,7 @@ func (l *laptop) startNodes(ctx context.Context, sites []fleet.SiteName) error {
 			return err
 		}
 		for _, n := range laptopSite(site).Nodes {
-			if err := l.startNode(ctx, site, n.Name, uidsOf(len(nodes))); err != nil {
+			if err := l.startNode(ctx, site, n.Name, uidsOf(l.opts.firstNode+len(nodes))); err != nil {
 				return err
 			}
 			nodes = append(nodes, n.Name)

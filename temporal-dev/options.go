@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -29,6 +30,8 @@ type options struct {
 	data, definitions  string
 	api, temporal, web string
 	sites, regions     int
+	region             string // the name of one of several regions, else ""
+	firstNode          int    // how many nodes the regions before it have
 	network            network
 }
 
@@ -48,7 +51,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.StringVar(&o.temporal, "temporal", "127.0.0.1:7233", "address of Temporal")
 	flags.StringVar(&o.web, "web", "127.0.0.1:8233", "address of Temporal Web")
 	flags.IntVar(&o.sites, "sites", defaultSites, "number of sites, with two nodes each")
-	flags.IntVar(&o.regions, "regions", 1, "number of regions (only 1 so far)")
+	flags.IntVar(&o.regions, "regions", 1, "number of regions, 1 to 3; several know each other, and each is complete")
 	if err := flags.Parse(args); err != nil {
 		return o, asUsage(err)
 	}
@@ -85,12 +88,23 @@ func (o options) check(rest []string) error {
 		return errors.New("--data is required: give a directory")
 	case o.sites < 1 || o.sites > maxSites:
 		return fmt.Errorf("invalid --sites %d: want 1 to %d", o.sites, maxSites)
-	case o.regions != 1:
-		return fmt.Errorf("invalid --regions %d: want 1", o.regions)
+	case o.regions < 1 || o.regions > len(regionNames):
+		return fmt.Errorf("invalid --regions %d: want 1 to %d", o.regions, len(regionNames))
 	case o.pace.HeartbeatTimeout != 0 && (o.pace.HeartbeatTimeout < minHeartbeat || o.pace.HeartbeatTimeout > maxHeartbeat):
 		return fmt.Errorf("invalid --%s %v: want %v to %v", heartbeatFlag, o.pace.HeartbeatTimeout, minHeartbeat, maxHeartbeat)
 	}
 	return nil
+}
+
+// regionName is the region's name.
+func (o options) regionName() string { return cmp.Or(o.region, regionName) }
+
+// process names a process of a region: eu/server where there are several regions.
+func (o options) process(name string) string {
+	if o.region == "" {
+		return name
+	}
+	return o.region + "/" + name
 }
 
 // asUsage leaves a request for help as it is, because the flag package has already answered it.

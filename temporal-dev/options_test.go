@@ -24,7 +24,9 @@ func TestOptions(t *testing.T) {
 	t.Run("say what is allowed and end with the usage code", func(t *testing.T) {
 		t.Parallel()
 		for want, args := range map[string][]string{
-			"invalid --regions 2: want 1":                              {"--regions", "2"},
+			"invalid --regions 4: want 1 to 3":                         {"--regions", "4"},
+			"usage: temporal-dev cut A B":                              {"cut", "eu"},
+			"usage: temporal-dev heal A B":                             {"heal", "eu", "eu"},
 			"invalid --sites 0: want 1 to 20":                          {"--sites", "0"},
 			"invalid --link-heartbeat-timeout 20ms: want 1s to 1h0m0s": {"--fast", "--link-heartbeat-timeout", "20ms"},
 			`unexpected argument "now"`:                                {"--once", "now"},

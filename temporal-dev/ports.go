@@ -43,6 +43,7 @@ const (
 	addrHistory  = "temporal-history"
 	addrMatching = "temporal-matching"
 	addrWorker   = "temporal-worker"
+	addrPeers    = "peers" // where other regions call
 )
 
 func listeners(o options) []listener {
@@ -56,6 +57,9 @@ func listeners(o options) []listener {
 		{addrHistory, "", inner},
 		{addrMatching, "", inner},
 		{addrWorker, "", inner},
+	}
+	if o.region != "" {
+		all = append(all, listener{addrPeers, "", inner})
 	}
 	for _, site := range siteNames(o.sites) {
 		for _, n := range laptopSite(site).Nodes {

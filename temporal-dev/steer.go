@@ -9,8 +9,11 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -25,7 +28,7 @@ func steer(verb string, args []string, stdout, stderr io.Writer) error {
 	}
 	method, path := http.MethodGet, "/processes"
 	if verb != "ps" {
-		method, path = http.MethodPost, "/processes/"+name+"/"+verb
+		method, path = http.MethodPost, "/processes/"+url.PathEscape(name)+"/"+verb
 	}
 	views, err := callControl(context.Background(), data, method, path)
 	if err != nil {
@@ -53,13 +56,58 @@ func parseSteer(verb string, args []string, stderr io.Writer) (name, data string
 	switch {
 	case verb == "ps" && len(names) == 0:
 		return "", data, nil
-	case verb != "ps" && len(names) == 1 && fleet.ValidateName("name", names[0]) == nil:
+	case verb != "ps" && len(names) == 1 && validProcess(names[0]):
 		return names[0], data, nil
 	case verb == "ps":
 		return "", "", usageError{errors.New("usage: temporal-dev ps [--data DIR]")}
 	default:
 		return "", "", usageError{fmt.Errorf("usage: temporal-dev %s NAME [--data DIR]", verb)}
 	}
+}
+
+// validProcess reports whether a name can be that of a process: server, or eu/server.
+func validProcess(name string) bool {
+	if region, rest, several := strings.Cut(name, "/"); several {
+		return slices.Contains(regionNames, region) && fleet.ValidateName("name", rest) == nil
+	}
+	return fleet.ValidateName("name", name) == nil
+}
+
+// steerLink is cut A B and heal A B.
+func steerLink(verb string, args []string, stdout, stderr io.Writer) error {
+	flags := flag.NewFlagSet("temporal-dev "+verb, flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	data := flags.String("data", defaultData, "the data directory of the running regions")
+	oneWay := flags.Bool("one-way", false, "only what A sends to B")
+	var names []string
+	for rest := args; ; {
+		if err := flags.Parse(rest); err != nil {
+			return asUsage(err)
+		}
+		if flags.NArg() == 0 {
+			break
+		}
+		names = append(names, flags.Arg(0))
+		rest = flags.Args()[1:]
+	}
+	if len(names) != 2 || names[0] == names[1] || !slices.Contains(regionNames, names[0]) || !slices.Contains(regionNames, names[1]) {
+		return usageError{fmt.Errorf("usage: temporal-dev %s A B [--one-way] [--data DIR]; A and B are two of %s", verb, strings.Join(regionNames, ", "))}
+	}
+	ways := both(names[0], names[1])
+	if *oneWay {
+		ways = ways[:1]
+	}
+	query := url.Values{}
+	for _, w := range ways {
+		query.Add("way", w.from+" "+w.to)
+	}
+	if _, err := callControl(context.Background(), *data, http.MethodPost, "/links/"+verb+"?"+query.Encode()); err != nil {
+		return err
+	}
+	for _, w := range ways {
+		_, _ = fmt.Fprintf(stdout, "%s: %s to %s\n", verb, w.from, w.to)
+	}
+	return nil
 }
 
 func callControl(ctx context.Context, data, method, path string) ([]processView, error) {

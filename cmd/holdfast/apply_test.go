@@ -166,7 +166,7 @@ func TestBadManifests(t *testing.T) {
 	t.Parallel()
 	good := "kind: Project\nname: line-a\n---\n"
 	for name, row := range map[string]struct{ text, says string }{
-		"unknown kind":     {"kind: Gadget\nname: a", ":4: gadget/a: unknown kind \"Gadget\"; use Organization, Project, Service, Site, Pool, Template, Instance, Deployment or Fleet"},
+		"unknown kind":     {"kind: Gadget\nname: a", ":4: gadget/a: unknown kind \"Gadget\"; use Organization, Project, Service, Site, Pool, Template, Instance, Deployment, Region or Fleet"},
 		"no kind":          {"name: a", ":4: /a: kind is required"},
 		"bad name":         {"kind: Site\nname: Plant", `:4: site/Plant: name: "Plant" is not a name`},
 		"unknown field":    {"kind: Site\nname: a\nsepc: {}", `:4: unknown field "sepc"`},

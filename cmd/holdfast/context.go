@@ -156,7 +156,7 @@ func readLine(r io.Reader) (string, error) {
 	line, err := bufio.NewReader(r).ReadString('\n')
 	line = strings.TrimSpace(line)
 	if line == "" {
-		return "", fleet.Errorf(fleet.Invalid, "no token on stdin: %w", err).WithHint("holdfast context set NAME --token - < FILE")
+		return "", fleet.Errorf(fleet.Invalid, "no token on stdin: %w", err).WithHint("give it with --token - < FILE")
 	}
 	return line, nil
 }

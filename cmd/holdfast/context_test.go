@@ -120,8 +120,8 @@ func TestCompletion(t *testing.T) {
 		typed []string
 		want  string
 	}{
-		{[]string{"get", ""}, "organization\norganizations\nproject\nprojects\nservice\nservices\nsite\nsites\npool\npools\ntemplate\ntemplates\ninstance\ninstances\ndeployment\ndeployments\nfleet\nfleets\nnode\nnodes\nmodule\nmodules\noperation\noperations\nprovider\nproviders\nreplica\nreplicas\nrefusal\nrefusals\nconfig\n:4\n"},
-		{[]string{"delete", "n"}, "organization\norganizations\nproject\nprojects\nservice\nservices\nsite\nsites\npool\npools\ntemplate\ntemplates\ninstance\ninstances\ndeployment\ndeployments\nfleet\nfleets\nreplica\nreplicas\n:4\n"},
+		{[]string{"get", ""}, "organization\norganizations\nproject\nprojects\nservice\nservices\nsite\nsites\npool\npools\ntemplate\ntemplates\ninstance\ninstances\ndeployment\ndeployments\nregion\nregions\nfleet\nfleets\nnode\nnodes\nmodule\nmodules\noperation\noperations\nprovider\nproviders\nreplica\nreplicas\nrefusal\nrefusals\nconfig\n:4\n"},
+		{[]string{"delete", "n"}, "organization\norganizations\nproject\nprojects\nservice\nservices\nsite\nsites\npool\npools\ntemplate\ntemplates\ninstance\ninstances\ndeployment\ndeployments\nregion\nregions\nfleet\nfleets\nreplica\nreplicas\n:4\n"},
 		{[]string{"get", "instance", ""}, "plant-1/press-7\nplant-2/furnace-2\n:4\n"},
 		{[]string{"deploy", "plant-2/"}, "plant-2/furnace-2\n:4\n"},
 		{[]string{"deploy", "--site", ""}, "plant-1\nplant-2\n:4\n"},

@@ -66,6 +66,7 @@ func declaredKinds(rows fleet.KindTable) []declaredKind {
 		fleet.KindDeployment: {
 			header: deploymentHeader, cells: deploymentCells, describe: (*cli).describeDeployment, check: (*manifest).checkDeployment, works: true,
 		},
+		fleet.KindRegion: {header: regionHeader, cells: regionCells, check: (*manifest).checkRegion},
 		fleet.KindFleet: {
 			header: fleetHeader, cells: fleetCells, describe: (*cli).describeFleet, check: (*manifest).checkFleet, works: true,
 		},

@@ -29,7 +29,7 @@ func TestRegisteredKind(t *testing.T) {
 	manifest := write(t, "gadgets.yaml", "kind: Gadget\nname: g1\nproject: press\nlabels: {line: a}\nspec: {site: plant-1, size: 2}\n")
 	unknown := s.run("apply", "-f", manifest)
 	require.Equal(t, exitUsage, s.run("get", "gadgets").code)
-	require.Contains(t, unknown.stderr, `unknown kind "Gadget"; use Organization, Project, Service, Site, Pool, Template, Instance, Deployment or Fleet`)
+	require.Contains(t, unknown.stderr, `unknown kind "Gadget"; use Organization, Project, Service, Site, Pool, Template, Instance, Deployment, Region or Fleet`)
 	require.Empty(t, r.changes())
 
 	s.registered = fleet.KindTable{{Kind: "gadget", Title: "Gadget", Plural: "gadgets"}}

@@ -116,6 +116,10 @@ func (m *manifest) checkProject() error {
 	return checked(declare.Project(m.Name, put))
 }
 
+func (*manifest) checkRegion() error {
+	return errors.New("a region declares itself: start its servers with --location and --local-network")
+}
+
 func (m *manifest) checkTemplate() error {
 	if err := strictly(m.Spec, &m.template); err != nil {
 		return inSpec(err)

@@ -60,8 +60,8 @@ func newRootCommand(c *cli) *cobra.Command {
 		c.newDeployCommand(), c.newEnableCommand(), c.newDisableCommand(), c.newRollbackCommand(),
 		c.newScaleCommand(), c.newRestartCommand(), c.newExplainCommand(), c.newTopCommand(), c.newTryCommand(),
 		c.newFleetCommand(),
-		c.newExecCommand(), c.newReconcileCommand(), c.newFailoverCommand(), c.newRegionCommand(), c.newOrphansCommand(), c.newDrainCommand(), c.newCordonCommand(), c.newUncordonCommand(), c.newWaitCommand(), c.newDeliveriesCommand(), c.newOperationsCommand(), c.newLogsCommand(),
-		c.newEventsCommand(), c.newArtifactCommand(), c.newTokenCommand(), c.newJoinTokenCommand(),
+		c.newExecCommand(), c.newReconcileCommand(), c.newFailoverCommand(), c.newOrphansCommand(), c.newDrainCommand(), c.newCordonCommand(), c.newUncordonCommand(), c.newWaitCommand(), c.newDeliveriesCommand(), c.newOperationsCommand(), c.newLogsCommand(),
+		c.newEventsCommand(), c.newArtifactCommand(), c.newTokenCommand(), c.newJoinTokenCommand(), c.newRegionCommand(),
 		c.newContextCommand(), c.newVersionCommand(), newExitCodesTopic(),
 		c.newServerCommand(), c.newNodeCommand(), c.newAdminCommand(),
 	)

@@ -6,9 +6,6 @@ import (
 	"slices"
 )
 
-// RegionName names a region, as a DNS label.
-type RegionName string
-
 // CopyKey names an object among those of all regions. Region is the one that created it, for life.
 type CopyKey struct {
 	Region RegionName

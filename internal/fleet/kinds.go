@@ -25,6 +25,7 @@ func DeclaredKinds() KindTable {
 		{Kind: KindTemplate, Title: "Template", Plural: "templates", Shared: true},
 		{Kind: KindInstance, Title: "Instance", Plural: "instances", OfSite: true},
 		{Kind: KindDeployment, Title: "Deployment", Plural: "deployments"},
+		{Kind: KindRegion, Title: "Region", Plural: "regions"},
 		{Kind: KindFleet, Title: "Fleet", Plural: "fleets"},
 	}
 }

@@ -67,7 +67,7 @@ func newServer(d Deps) (*server, error) {
 		return nil, err
 	}
 	s := &server{
-		Server: c, store: d.Store, waker: d.Waker, executor: d.Executor,
+		Server: c, store: d.Store, waker: d.Waker, executor: d.Executor, region: fleet.RegionName(d.Region), network: d.Regions,
 		declared: fleet.DeclaredKinds(), kinds: kindParts(), definitions: d.Definitions, flatten: d.Flatten, limits: d.Limits,
 		links: links{web: d.WebURL, namespace: d.TemporalNamespace}, limit: d.OperationLimit, failover: cmp.Or(d.FailoverLimit, d.OperationLimit),
 		ends: d.OperationEnds, ready: d.Ready, streaming: prometheus.NewGauge(prometheus.GaugeOpts{
@@ -75,7 +75,7 @@ func newServer(d Deps) (*server, error) {
 		}),
 		streams: newVigil(d.Store, "event streams", maxEventStreams), waits: newVigil(d.Store, "waits", maxWaits),
 		uploading: serve.NewMemory(maxUploads*postgres.ChunkSize, uploadShare*postgres.ChunkSize, c.Stall),
-		watched:   watch.NewReader(d.Store, watchPoll), snapshots: make(chan struct{}, maxSnapshots), region: d.Region,
+		watched:   watch.NewReader(d.Store, watchPoll), snapshots: make(chan struct{}, maxSnapshots),
 		idlePoll: 250 * time.Millisecond, keepAlive: 15 * time.Second, stopping: d.Stopping,
 	}
 	if err := s.Measure(s.streaming); err != nil {
@@ -173,6 +173,7 @@ func kindParts() map[fleet.ObjectKind]kindPart {
 		fleet.KindTemplate:     {mount: (*server).mountTemplates},
 		fleet.KindInstance:     {mount: (*server).mountInstances, own: true},
 		fleet.KindDeployment:   {mount: (*server).mountDeployments, own: true},
+		fleet.KindRegion:       {mount: (*server).mountRegions, own: true},
 		fleet.KindFleet:        {mount: (*server).mountFleets, status: (*server).fleetStatuses, detail: (*server).fleetDetail},
 	}
 }

@@ -37,6 +37,8 @@ type Deps struct {
 	NodeStarted func(ctx context.Context, node fleet.NodeName) error
 	// Executor runs modules; nil runs none.
 	Executor Executor
+	// Regions joins this region with others; nil has no peers.
+	Regions Regions
 	// Definitions make what replicas run; nil is by the embedded settings.
 	Definitions *definition.Registry
 	// Flatten bounds the bytes of JSON that are worked on at once.
@@ -87,6 +89,8 @@ type server struct {
 	store       Store
 	waker       Waker
 	executor    Executor
+	region      fleet.RegionName
+	network     Regions
 	declared    []fleet.DeclaredKind // in the order of an apply
 	kinds       map[fleet.ObjectKind]kindPart
 	definitions *definition.Registry
@@ -101,7 +105,6 @@ type server struct {
 	streams     *vigil
 	waits       *vigil
 	uploading   *serve.Memory
-	region      string
 	watched     *watch.Reader
 	snapshots   chan struct{} // of watches, at a time
 	idlePoll    time.Duration // of an event stream

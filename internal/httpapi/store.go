@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres/keyring"
 	"github.com/holdfast-io/holdfast/internal/postgres/modules"
 	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
+	"github.com/holdfast-io/holdfast/internal/postgres/peers"
 	"github.com/holdfast-io/holdfast/internal/postgres/policies"
 	"github.com/holdfast-io/holdfast/internal/postgres/reconcile"
 	"github.com/holdfast-io/holdfast/internal/watch"
@@ -41,6 +42,16 @@ type Store interface {
 	moduleStore
 	deploymentStore
 	replicaStore
+	peerStore
+}
+
+type peerStore interface {
+	// Members lists all regions that were ever known, this one included.
+	Members(ctx context.Context) ([]peers.Member, error)
+	DisablePeer(ctx context.Context, name fleet.RegionName) error
+	EnablePeer(ctx context.Context, name fleet.RegionName) error
+	// RemovePeer is conflict while copies of the peer's objects are kept.
+	RemovePeer(ctx context.Context, name fleet.RegionName) error
 }
 
 type deploymentStore interface {

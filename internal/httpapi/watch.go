@@ -62,7 +62,7 @@ func (s *server) watch(w http.ResponseWriter, r *http.Request) error {
 
 // WatchAs streams to a peer all that this region owns and the peer has.
 func (h *Handler) WatchAs(ctx context.Context, peer fleet.RegionName, w http.ResponseWriter, after, since string) error {
-	f := watch.Filter{Owner: fleet.RegionName(h.s.region), Region: peer}
+	f := watch.Filter{Owner: h.s.region, Region: peer}
 	return h.s.stream(ctx, w, f, viewOf, after, since)
 }
 
@@ -73,7 +73,7 @@ func (h *Handler) Committed() { h.s.watched.Wake() }
 func (s *server) stream(ctx context.Context, w http.ResponseWriter, f watch.Filter, view func(fleet.Object) api.Object, after, since string) error {
 	out := &lines{to: s.Rolling(w, func(int) {})}
 	st := &watch.Stream{
-		Source: s.store, Reader: s.watched, Filter: f, Self: fleet.RegionName(s.region), View: view, Snapshots: s.snapshots,
+		Source: s.store, Reader: s.watched, Filter: f, Self: s.region, View: view, Snapshots: s.snapshots,
 		Send: out.send, Beat: out.beat, BeatEvery: s.keepAlive, Stopping: s.stopping,
 	}
 	err := st.Run(ctx, after, since)

@@ -21,7 +21,7 @@ func (s schema) names() ([]string, error) {
 }
 
 func later() schema {
-	files := fstest.MapFS{"migrations/0099_made.sql": {Data: []byte("ALTER TABLE nodes ADD COLUMN made integer NOT NULL DEFAULT 7;\n")}}
+	files := fstest.MapFS{"migrations/9999_made.sql": {Data: []byte("ALTER TABLE nodes ADD COLUMN made integer NOT NULL DEFAULT 7;\n")}}
 	all, err := current.all()
 	if err != nil {
 		return schema{fstest.MapFS{}}

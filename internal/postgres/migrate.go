@@ -36,6 +36,15 @@ var current = schema{migrations}
 // schema is what numbered files make of an empty database.
 type schema struct{ files fs.FS }
 
+// SchemaVersion names the schema of this version.
+func SchemaVersion() string {
+	all, err := current.all()
+	if err != nil || len(all) == 0 { // the files are part of the program
+		return ""
+	}
+	return label(all[len(all)-1].name)
+}
+
 // migration is one file of it: its path, and the SHA-256 of its text in hex.
 type migration struct{ name, sum, sql string }
 

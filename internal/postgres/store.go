@@ -25,7 +25,12 @@ type Store struct {
 	areas  Parts
 	// refused hears of what is not recorded, after the transaction.
 	refused func(audit.Refusal)
+	// committed hears of each transaction that was committed.
+	committed func()
 }
+
+// OnCommit has f called after each transaction of this store. It is set before the store is used, and may not wait.
+func (s *Store) OnCommit(f func()) { s.committed = f }
 
 // Connect connects, migrates, and checks that this is the database that the region knows: a
 // changed system identifier or timeline means a restored backup, which is refused until
@@ -115,6 +120,9 @@ func (s *Store) Tx(ctx context.Context, doing string, f func(q *db.Queries) erro
 	}
 	if errors.Is(err, ErrRollback) {
 		return nil
+	}
+	if err == nil && s.committed != nil {
+		s.committed()
 	}
 	return Failed(doing, err)
 }

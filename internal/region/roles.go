@@ -52,6 +52,7 @@ func (s *server) startRoles(ctx context.Context, group *errgroup.Group) error {
 	doors := []door{
 		{"--listen", s.cfg.Listen, s.cfg.Roles.Has(RoleAPI), s.serve},
 		{"--link", s.cfg.Link, s.link != nil, s.link.Serve},
+		{"--peers", s.cfg.Peers.Listen, s.cfg.Peers.Listen != "", s.servePeers},
 		{"--metrics", s.cfg.Metrics, s.cfg.Metrics != "", s.serveProbes},
 	}
 	listeners := make([]net.Listener, len(doors))

@@ -22,14 +22,13 @@ import (
 	"github.com/holdfast-io/holdfast/internal/definition"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi"
-	"github.com/holdfast-io/holdfast/internal/identity"
 	"github.com/holdfast-io/holdfast/internal/lease/boottime"
 	"github.com/holdfast-io/holdfast/internal/link"
 	"github.com/holdfast-io/holdfast/internal/link/executors"
 	"github.com/holdfast-io/holdfast/internal/link/leases"
 	"github.com/holdfast-io/holdfast/internal/link/tasks"
+	"github.com/holdfast-io/holdfast/internal/peers"
 	"github.com/holdfast-io/holdfast/internal/postgres"
-	"github.com/holdfast-io/holdfast/internal/postgres/keyring"
 	"github.com/holdfast-io/holdfast/internal/store"
 	"github.com/holdfast-io/holdfast/internal/strangers"
 	"github.com/holdfast-io/holdfast/workers"
@@ -54,6 +53,10 @@ type ServerConfig struct {
 	Executors certs.ClientFiles
 	// ExecutorNetworks are where executors may be dialled, besides the address that their provider registered from.
 	ExecutorNetworks fleet.ExecutorNetworks
+	// Peers is how the region meets other regions.
+	Peers PeerConfig
+	// Describe is what the region declares of itself.
+	Describe fleet.RegionSpec
 	// Definitions is a directory of settings merged over the embedded ones of each deployment type; "" for none.
 	Definitions string
 	// Metrics is host:port of /metrics, /healthz and /readyz for processes of any role, besides the API's; with ""
@@ -99,6 +102,7 @@ type server struct {
 	modules     *executors.Pool
 	votes       *leases.Service
 	presence    *presence
+	peers       *peers.Network // nil without one
 }
 
 // RunServer opens the database, migrates it, and serves until the context ends.
@@ -124,6 +128,8 @@ func RunServer(ctx context.Context, cfg ServerConfig, log *slog.Logger) error {
 	group.Go(func() error { return s.relay(ctx) })
 	group.Go(func() error { return s.listen(ctx) })
 	group.Go(func() error { return s.beat(ctx) })
+	group.Go(func() error { return s.meetPeers(ctx) })
+	group.Go(func() error { return s.followPeers(ctx) })
 	group.Go(func() error { return s.hearModules(ctx) })
 	group.Go(func() error { return s.votes.Run(ctx) })
 	group.Go(func() error { return keepRoom(ctx, serverMemory) })
@@ -194,9 +200,14 @@ func openServer(ctx context.Context, cfg ServerConfig, log *slog.Logger) (*serve
 	if _, err := s.store.SigningKey(ctx); err != nil { // made before a node could ask for it
 		return nil, err
 	}
+	if err := errors.Join(s.declareRegion(ctx), s.openPeers(ctx)); err != nil {
+		return nil, err
+	}
 	if s.handler, err = s.api(ctx.Done()); err != nil {
 		return nil, err
 	}
+	s.store.OnCommit(s.handler.Committed)
+	s.shareWith()
 	if err := s.openLink(ctx); err != nil {
 		return nil, err
 	}
@@ -220,16 +231,6 @@ func (s *server) measure() (err error) {
 		return fleet.Errorf(fleet.Internal, "register metrics: %w", err)
 	}
 	return nil
-}
-
-// bootstrap creates the token of the first administrator.
-func (s *server) bootstrap(ctx context.Context) error {
-	if s.cfg.BootstrapToken == "" {
-		return nil
-	}
-	hash := identity.HashToken(s.cfg.BootstrapToken)
-	_, err := s.store.AddAPIToken(ctx, keyring.APIToken{Hash: hash[:], Role: "admin", Note: "bootstrap", CreatedBy: "bootstrap"})
-	return err
 }
 
 // serverMemory is where the collector starts to work harder: above what it takes to flatten a config of tens of
@@ -268,7 +269,7 @@ func (s *server) api(stopping <-chan struct{}) (*httpapi.Handler, error) {
 	limits := compose.DefaultLimits()
 	return httpapi.New(httpapi.Deps{
 		Store: s.store, Waker: &crowdWaker{store: s.store, flows: s.flows, log: s.log}, NodeStarted: s.nodeStarted,
-		Executor: s.modules, Definitions: s.definitions,
+		Executor: s.modules, Definitions: s.definitions, Regions: s.regions(),
 		Flatten: compose.NewBudget(flattenShare * int64(limits.MaxBytes)), Limits: limits,
 		Region: s.cfg.Region, WebURL: s.cfg.WebURL, TemporalNamespace: s.cfg.TemporalNamespace,
 		PendingTTL: s.cfg.Timing.Delivery.PendingTTL, OperationLimit: s.operationLimit(), FailoverLimit: s.cfg.Timing.Failover,
@@ -383,6 +384,7 @@ func (s *server) activities() workers.Server {
 			Signer: signs, Doors: doors, Nodes: nodes, Log: s.log,
 			FetchBaseURL: s.cfg.PublicURL, Build: s.cfg.Build, Failpoint: s.cfg.Failpoint,
 		},
+		Regions:  &activities.Regions{Follower: s.follower()},
 		Policies: &activities.Policies{Store: s.store, Doors: doors, Build: s.cfg.Build, Now: time.Now},
 		Modules:  &activities.Modules{Store: executionSteps{s.store}, Executor: s.modules, Doors: doors, Build: s.cfg.Build},
 		Sweeps: &activities.Sweeps{

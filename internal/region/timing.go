@@ -39,6 +39,8 @@ type Timing struct {
 	Failover, Failback time.Duration
 	// TokenBytes is the length of fetch tokens (N19).
 	TokenBytes int
+	// Peers is the mean time between two calls to a peer region for its members.
+	Peers time.Duration
 	// Link are the time limits of the link (C52 to C54).
 	Link fleet.LinkTiming
 }
@@ -54,6 +56,7 @@ func DefaultTiming() Timing {
 		Purge:   time.Minute, Sweep: 30 * time.Second, Relay: 5 * time.Second, ServerSeen: 10 * time.Second,
 		Stranded: 30 * time.Second, ReadIdle: 10 * time.Second, Owed: 2 * time.Second, Report: 2 * time.Second, TokenBytes: 32,
 		Link: fleet.DefaultLinkTiming(), Failover: 5 * time.Minute, Failback: 10 * time.Minute,
+		Peers: 5 * time.Second,
 	}
 }
 
@@ -70,5 +73,6 @@ func FastTiming() Timing {
 		Report: 5 * time.Second, DrainAck: time.Second, Idle: 10 * time.Second,
 	}
 	t.ReadIdle, t.Report, t.Relay = 3*time.Second, time.Second, 2*time.Second
+	t.Peers = time.Second
 	return t
 }

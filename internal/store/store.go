@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres/keyring"
 	"github.com/holdfast-io/holdfast/internal/postgres/modules"
 	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
+	"github.com/holdfast-io/holdfast/internal/postgres/peers"
 	"github.com/holdfast-io/holdfast/internal/postgres/plans"
 	"github.com/holdfast-io/holdfast/internal/postgres/policies"
 	"github.com/holdfast-io/holdfast/internal/postgres/reconcile"
@@ -34,6 +35,7 @@ type (
 	collectStore     = collect.Store
 	copiesStore      = copies.Store
 	policiesStore    = policies.Store
+	peersStore       = peers.Store
 )
 
 // Store is the region's database. It is safe for concurrent use.
@@ -50,6 +52,7 @@ type Store struct {
 	*collectStore
 	*copiesStore
 	*policiesStore
+	*peersStore
 }
 
 func all(s *postgres.Store, err error) (*Store, error) {
@@ -69,6 +72,7 @@ func all(s *postgres.Store, err error) (*Store, error) {
 		collectStore:     collect.On(s),
 		copiesStore:      copies.On(s),
 		policiesStore:    policies.On(s),
+		peersStore:       peers.On(s),
 	}, nil
 }
 
@@ -113,6 +117,10 @@ func areas() postgres.Parts {
 				Check: postgres.Checked(deliveries.PinCompositions), Written: postgres.Following(deliveries.TemplateWritten), Unused: deliveries.UnusedTemplate,
 			},
 			fleet.KindFleet: {Unused: fleets.NotUnderWay},
+			fleet.KindRegion: {Unused: func(_ context.Context, _ *db.Queries, key fleet.ObjectKey) error {
+				return fleet.Errorf(fleet.Invalid, "%s cannot be deleted: a region declares itself", key).
+					WithHint("to remove a peer: holdfast region remove NAME")
+			}},
 			fleet.KindDeployment: {Unused: func(_ context.Context, _ *db.Queries, key fleet.ObjectKey) error {
 				return fleet.Errorf(fleet.Invalid, "%s cannot be deleted this way: it ends with its replicas", key).WithHint("destroy it")
 			}},

@@ -47,6 +47,7 @@ func Kinds() map[fleet.ObjectKind]Kind {
 			Writers: serve.ForOperators, read: (*planned).readDeployment, decide: (*planner).decideDeployment,
 			write: (*applying).putDeploymentOf, remove: (*applying).removeDeployment, unreferred: true,
 		},
+		fleet.KindRegion: {Writers: serve.ForAdmins, read: (*planned).readRegion},
 		fleet.KindFleet: {
 			Writers: serve.ForOperators, read: (*planned).readFleet, decide: (*planner).decideFleet, write: (*applying).putFleetOf,
 		},

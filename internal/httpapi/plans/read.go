@@ -227,6 +227,11 @@ func (p *planned) readProject(spec []byte) error {
 	return err
 }
 
+func (p *planned) readRegion([]byte) error {
+	return fleet.Errorf(fleet.Invalid, "%s cannot be applied: a region declares itself", p.key).
+		WithHint("start its servers with --location and --local-network; to add a peer: holdfast region join")
+}
+
 // site is the spec of a site, empty of another kind.
 func (p *planned) site() fleet.SiteSpec {
 	spec, _ := p.plain.(fleet.SiteSpec)

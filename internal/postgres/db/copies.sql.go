@@ -132,6 +132,17 @@ func (q *Queries) CopiesNow(ctx context.Context, arg CopiesNowParams) ([]Copy, e
 	return items, nil
 }
 
+const countCopies = `-- name: CountCopies :one
+SELECT count(*) FROM copies WHERE owner = $1
+`
+
+func (q *Queries) CountCopies(ctx context.Context, owner string) (int64, error) {
+	row := q.db.QueryRow(ctx, countCopies, owner)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const dropCopies = `-- name: DropCopies :exec
 DELETE FROM copies c
 USING (SELECT unnest($1::text[]) AS region, unnest($2::text[]) AS kind, unnest($3::text[]) AS scope, unnest($4::text[]) AS name) k

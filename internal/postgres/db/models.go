@@ -565,6 +565,23 @@ type OwedNow struct {
 	Since    time.Time
 }
 
+type Peer struct {
+	Name             string
+	Self             bool
+	PublicKey        []byte
+	Number           int64
+	AdmittedBy       string
+	Admission        []byte
+	Address          string
+	AddressNumber    int64
+	AddressSignature []byte
+	AddedAt          time.Time
+	SeenAt           *time.Time
+	Problem          string
+	DisabledAt       *time.Time
+	RemovedAt        *time.Time
+}
+
 type Pending struct {
 	DeploymentID string
 	Site         string
@@ -636,6 +653,17 @@ type Region struct {
 	Timeline         int32
 	RaisedAt         time.Time
 	EraID            string
+}
+
+type RegionInvitation struct {
+	ID        string
+	Hash      []byte
+	Region    string
+	CreatedBy string
+	CreatedAt time.Time
+	ExpiresAt time.Time
+	UsedAt    *time.Time
+	UsedBy    []byte
 }
 
 type RegionSecret struct {

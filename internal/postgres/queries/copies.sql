@@ -86,3 +86,6 @@ SELECT * FROM copies
 WHERE (kind, scope, name, region) > (@after_kind::text, @after_scope::text, @after_name::text, @after_region::text)
   AND (@wanted_owner::text = '' OR owner = @wanted_owner) AND (@project::text = '' OR project = @project)
 ORDER BY kind, scope, name, region LIMIT @max_rows;
+
+-- name: CountCopies :one
+SELECT count(*) FROM copies WHERE owner = @owner;

@@ -1,0 +1,212 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
+	"github.com/holdfast-io/holdfast/internal/postgres/peers"
+)
+
+// Regions joins this region with others.
+type Regions interface {
+	// Invite makes a token that lets a region join once.
+	Invite(ctx context.Context, region fleet.RegionName, actor string, life time.Duration) (token string, in peers.Invitation, err error)
+	// Join makes this region a member through another one; the same call may be repeated.
+	Join(ctx context.Context, address, token string) (fleet.RegionName, error)
+}
+
+type turnRegionInput struct {
+	NameParam
+	MutationParams
+}
+
+// mountRegions mounts what is read and done with regions. A region declares itself, so there is no PUT.
+func (s *server) mountRegions(k fleet.DeclaredKind) {
+	path := "/api/v1/" + k.Plural
+	serve.Register(s.Server, serve.ForRegionViewers, serve.Endpoint(http.MethodGet, path, "list-regions", "List this region and its peers"), s.listRegions)
+	serve.Register(s.Server, serve.ForRegionViewers, serve.Endpoint(http.MethodGet, path+"/{name}", "get-region", "Read this region or a peer"), s.getRegion)
+	serve.Register(s.Server, serve.ForAdmins, serve.Endpoint(http.MethodDelete, path+"/{name}", "delete-region", "Always refused: a region declares itself"),
+		func(ctx context.Context, in *deleteInput) (*acceptedOutput, error) {
+			return s.deleteDeclared(ctx, fleet.RegionKey(fleet.RegionName(in.Name)), in.MutationParams)
+		})
+	invite := serve.Endpoint(http.MethodPost, "/api/v1/region-invitations", "invite-region", "Make a token that lets one region join once")
+	invite.DefaultStatus = http.StatusCreated
+	serve.Register(s.Server, serve.ForAdmins, invite, s.inviteRegion)
+	serve.Takes[api.RegionInvitation](s.Server, invite)
+	join := serve.Endpoint(http.MethodPost, path+"/join", "join-region", "Make this region a member through another one")
+	serve.Register(s.Server, serve.ForAdmins, join, s.joinRegion)
+	serve.Takes[api.RegionJoin](s.Server, join)
+	for verb, turn := range map[string]struct {
+		summary string
+		do      func(context.Context, fleet.RegionName) error
+	}{
+		"disable": {"End all traffic with a peer, and delete nothing", s.store.DisablePeer},
+		"enable":  {"Allow traffic with a peer again", s.store.EnablePeer},
+		"remove":  {"Forget a peer of which no copies are kept", s.store.RemovePeer},
+	} {
+		op := serve.Endpoint(http.MethodPost, path+"/{name}/"+verb, verb+"-region", turn.summary)
+		serve.Register(s.Server, serve.ForAdmins, op, func(ctx context.Context, in *turnRegionInput) (*objectOutput, error) {
+			return s.turnRegion(ctx, in, verb, turn.do)
+		})
+	}
+}
+
+func (s *server) listRegions(ctx context.Context, in *listInput) (*objectsOutput, error) {
+	after, err := placeOf(in.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.regions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var rest []api.Object
+	for _, o := range all {
+		if o.Name > after {
+			rest = append(rest, o)
+		}
+	}
+	return &objectsOutput{Body: page(rest, in.Limit, func(o api.Object) string { return o.Name })}, nil
+}
+
+func (s *server) getRegion(ctx context.Context, in *getInput) (*objectOutput, error) {
+	if err := fleet.ValidateName("name", in.Name); err != nil {
+		return nil, err
+	}
+	o, err := s.regionNamed(ctx, in.Name)
+	return &objectOutput{Body: o}, err
+}
+
+func (s *server) regionNamed(ctx context.Context, name string) (api.Object, error) {
+	all, err := s.regions(ctx)
+	for _, o := range all {
+		if o.Name == name {
+			return o, nil
+		}
+	}
+	if err == nil {
+		err = fleet.Errorf(fleet.NotFound, "region %s not found", name).At("name").WithHint("holdfast get regions")
+	}
+	return api.Object{}, err
+}
+
+// regions are this region, as it declared itself, and its peers, by name.
+func (s *server) regions(ctx context.Context) ([]api.Object, error) {
+	members, err := s.store.Members(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(members) == 0 { // without peers a region still has itself
+		members = []peers.Member{{RegionMember: fleet.RegionMember{Self: true, MemberRecord: fleet.MemberRecord{Name: s.region}}}}
+	}
+	var out []api.Object
+	for _, m := range members {
+		if m.Removed {
+			continue
+		}
+		view := api.Object{Kind: string(fleet.KindRegion), Name: string(m.Name), CreatedAt: m.AddedAt, UpdatedAt: m.AddedAt, Spec: json.RawMessage("{}")}
+		if m.Self {
+			declared, err := s.store.GetObject(ctx, fleet.RegionKey(m.Name))
+			if err != nil && fleet.KindOf(err) != fleet.NotFound { // a server declares it when it starts
+				return nil, err
+			}
+			if err == nil {
+				view = shown(ctx, declared)
+			}
+		}
+		if view.Status, err = json.Marshal(regionStatus(m)); err != nil {
+			return nil, err
+		}
+		out = append(out, view)
+	}
+	return out, nil
+}
+
+func regionStatus(m peers.Member) api.RegionStatus {
+	return api.RegionStatus{
+		Self: m.Self, Address: m.Address, Disabled: m.Disabled, Reachable: m.Self || m.Reachable && !m.Disabled, LastSeen: m.SeenAt,
+		AdmittedBy: string(m.AdmittedBy), Problem: m.Problem,
+	}
+}
+
+func (s *server) inviteRegion(ctx context.Context, in *createInput) (*tokenOutput, error) {
+	var req api.RegionInvitation
+	if _, err := s.ReadJSON(ctx, &req); err != nil {
+		return nil, err
+	}
+	if err := fleet.ValidateName("/name", req.Name); err != nil {
+		return nil, err
+	}
+	if req.Seconds == 0 {
+		req.Seconds = defaultJoin
+	}
+	if req.Seconds < 0 || req.Seconds > maxJoin {
+		return nil, fleet.Errorf(fleet.Invalid, "invalid lifetime: want 1 to %d seconds", maxJoin).At("/seconds")
+	}
+	if s.network == nil {
+		return nil, errNoPeers
+	}
+	actor := serve.CallOf(ctx).Actor
+	view := api.Token{Region: req.Name, CreatedBy: actor, CreatedAt: s.Now()}
+	if in.DryRun {
+		return tokenAnswer(view, "", true), nil
+	}
+	token, made, err := s.network.Invite(ctx, fleet.RegionName(req.Name), actor, time.Duration(req.Seconds)*time.Second)
+	if err != nil {
+		return nil, err
+	}
+	view.ID, view.CreatedAt, view.ExpiresAt = made.ID, made.CreatedAt, &made.ExpiresAt
+	s.Log.Info("region invited", "region", req.Name, "by", actor)
+	return tokenAnswer(view, token, false), nil
+}
+
+func (s *server) joinRegion(ctx context.Context, in *createInput) (*objectOutput, error) {
+	var req api.RegionJoin
+	if _, err := s.ReadJSON(ctx, &req); err != nil {
+		return nil, err
+	}
+	if err := fleet.ValidatePeerAddress("/address", req.Address); err != nil {
+		return nil, err
+	}
+	if s.network == nil {
+		return nil, errNoPeers
+	}
+	if in.DryRun {
+		return &objectOutput{}, nil
+	}
+	name, err := s.network.Join(ctx, req.Address, req.Token)
+	if err != nil {
+		return nil, err
+	}
+	s.Log.Info("region joined", "through", name, "by", serve.CallOf(ctx).Actor)
+	o, err := s.regionNamed(ctx, string(name))
+	return &objectOutput{Body: o}, err
+}
+
+var errNoPeers = fleet.Errorf(fleet.Precondition, "this region has no peer address").
+	WithHint("start its servers with --peers HOST:PORT and --peers-url")
+
+// turnRegion answers with the peer as it is then; a removed one as it was.
+func (s *server) turnRegion(ctx context.Context, in *turnRegionInput, verb string, do func(context.Context, fleet.RegionName) error) (*objectOutput, error) {
+	if err := fleet.ValidateName("name", in.Name); err != nil {
+		return nil, err
+	}
+	before, err := s.regionNamed(ctx, in.Name)
+	if err != nil || in.DryRun {
+		return &objectOutput{Body: before}, err
+	}
+	if err := do(ctx, fleet.RegionName(in.Name)); err != nil {
+		return nil, err
+	}
+	s.Log.Info("region "+verb+"d", "region", in.Name, "by", serve.CallOf(ctx).Actor)
+	after, err := s.regionNamed(ctx, in.Name)
+	if fleet.KindOf(err) == fleet.NotFound {
+		return &objectOutput{Body: before}, nil
+	}
+	return &objectOutput{Body: after}, err
+}

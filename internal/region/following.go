@@ -1,0 +1,120 @@
+package region
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
+	"github.com/holdfast-io/holdfast/internal/peers"
+	"github.com/holdfast-io/holdfast/internal/watch"
+)
+
+// watchPath is where peers get what this region shares with them.
+const watchPath = "/peer/v1/watch"
+
+const (
+	// followTurn is how long one activity follows a peer.
+	followTurn = 10 * time.Minute
+	followBeat = 2 * time.Second
+	// followSilence is how long a stream may say nothing: three signs of life.
+	followSilence = 45 * time.Second
+	// followRetry is the longest pause between two attempts to reach a peer (M48).
+	followRetry = 15 * time.Second
+	// followLost is how long nobody may have followed a peer until its entity is woken.
+	followLost = 15 * time.Second
+)
+
+// shareWith serves what this region owns to its peers.
+func (s *server) shareWith() {
+	if s.peers == nil {
+		return
+	}
+	s.peers.Handle("GET "+watchPath, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		q := r.URL.Query()
+		if err := s.handler.WatchAs(r.Context(), peers.CallerOf(r.Context()), w, q.Get("after"), q.Get("since")); err != nil {
+			serve.WriteProblem(w, serve.ProblemFor(err))
+		}
+	}))
+}
+
+func (s *server) follower() *watch.Follower {
+	return &watch.Follower{
+		Store: s.store, Peers: peerStreams{s.peers}, Log: s.log,
+		Turn: followTurn, Beat: followBeat, Silence: followSilence, Retry: followRetry,
+	}
+}
+
+// peerStreams opens the streams of peers.
+type peerStreams struct{ network *peers.Network }
+
+// Watch opens the stream of a peer at a place.
+func (p peerStreams) Watch(ctx context.Context, peer fleet.RegionName, at fleet.StreamPlace) (io.ReadCloser, error) {
+	to, err := p.find(ctx, peer)
+	if err != nil {
+		return nil, err
+	}
+	query := url.Values{"after": {at.Position}, "since": {at.Began}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, to.URL(watchPath)+"?"+query.Encode(), nil)
+	if err != nil {
+		return nil, fleet.Errorf(fleet.Internal, "ask region %s: %w", peer, err)
+	}
+	resp, err := to.Client.Do(req)
+	if err != nil {
+		return nil, fleet.Errorf(fleet.Unavailable, "reach region %s: %w", peer, err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		_ = resp.Body.Close() // what it says is in its own log
+		return nil, fleet.Errorf(fleet.Unavailable, "region %s answers %s", peer, resp.Status)
+	}
+	return resp.Body, nil
+}
+
+func (p peerStreams) find(ctx context.Context, peer fleet.RegionName) (peers.Peer, error) {
+	if p.network != nil {
+		all, err := p.network.Peers(ctx)
+		if err != nil {
+			return peers.Peer{}, err
+		}
+		for _, one := range all {
+			if one.Name == peer {
+				return one, nil
+			}
+		}
+	}
+	return peers.Peer{}, fleet.Errorf(fleet.NotFound, "region %s is no peer, or is disabled", peer)
+}
+
+// followPeers has each peer followed: it wakes the entity of one that nobody follows, be it new, enabled again, or
+// because its run, its build or Temporal's data was lost.
+func (s *server) followPeers(ctx context.Context) error {
+	if s.peers == nil || !s.cfg.Roles.Has(RoleWorker) {
+		return nil
+	}
+	return s.every(ctx, followLost/3, "follow the peers", func(ctx context.Context) error {
+		all, err := s.peers.Peers(ctx)
+		if err != nil {
+			return err
+		}
+		streams, err := s.store.Streams(ctx)
+		if err != nil {
+			return err
+		}
+		followed := map[fleet.RegionName]bool{}
+		for _, st := range streams {
+			followed[st.Peer] = st.Seen < followLost
+		}
+		for _, p := range all {
+			if followed[p.Name] {
+				continue
+			}
+			if err := s.again.Wake(ctx, fleet.RegionSubject(p.Name)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
