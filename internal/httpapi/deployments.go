@@ -42,6 +42,7 @@ type putDeploymentInput struct {
 
 type listDeploymentsInput struct {
 	ListParams
+	RegionParam
 	Ended bool `query:"ended" doc:"only those that have ended and are declared no more, as long as their record is kept"`
 }
 
@@ -53,15 +54,15 @@ func (s *server) mountDeployments(fleet.DeclaredKind) {
 	serve.Register(s.Server, serve.ForOperators, put, s.putDeployment)
 	serve.Takes[api.DeploymentPut](s.Server, put)
 	serve.Register(s.Server, serve.ForViewers, serve.Endpoint(http.MethodGet, deploymentPath, "get-deployment", "Read a deployment"),
-		func(ctx context.Context, in *getInput) (*objectOutput, error) {
-			return s.getObject(ctx, deploymentKey(in.Name), s.deploymentStatuses)
+		func(ctx context.Context, in *getObjectInput) (*objectOutput, error) {
+			return s.getObject(ctx, fleet.CopyKey{Region: fleet.RegionName(in.Region), ObjectKey: deploymentKey(in.Name)}, s.deploymentStatuses)
 		})
 	serve.Register(s.Server, serve.ForViewers, serve.Endpoint(http.MethodGet, "/api/v1/deployments", "list-deployments", "List deployments"),
 		func(ctx context.Context, in *listDeploymentsInput) (*objectsOutput, error) {
 			if in.Ended {
 				return s.listEnded(ctx, in.ListParams)
 			}
-			return s.listObjects(ctx, fleet.ObjectKey{Kind: fleet.KindDeployment}, in.ListParams, s.deploymentStatuses)
+			return s.listObjects(ctx, fleet.CopyKey{Region: fleet.RegionName(in.Region), ObjectKey: fleet.ObjectKey{Kind: fleet.KindDeployment}}, in.ListParams, s.deploymentStatuses)
 		})
 	s.mountDeploymentTurns()
 	s.mountDeploymentReads()

@@ -35,11 +35,15 @@ type putInstanceInput struct {
 	Project string `query:"project" maxLength:"63" format:"name" doc:"where the body names none"`
 }
 
-type getInstanceInput struct{ InstanceParams }
+type getInstanceInput struct {
+	InstanceParams
+	RegionParam
+}
 
 type listInstancesInput struct {
 	Site string `path:"site"`
 	ListParams
+	RegionParam
 }
 
 const instancePath = "/api/v1/sites/{site}/instances/{name}"
@@ -60,19 +64,23 @@ func (s *server) getInstance(ctx context.Context, in *getInstanceInput) (*object
 	if err != nil {
 		return nil, err
 	}
-	return s.getObject(ctx, key, s.instanceStatuses)
+	return s.getObject(ctx, fleet.CopyKey{Region: fleet.RegionName(in.Region), ObjectKey: key}, s.instanceStatuses)
 }
 
 func (s *server) listInstances(ctx context.Context, in *listInstancesInput) (*objectsOutput, error) {
 	if err := fleet.ValidateName("site", in.Site); err != nil {
 		return nil, err
 	}
+	of := fleet.CopyKey{Region: fleet.RegionName(in.Region), ObjectKey: fleet.InstanceKey(fleet.SiteName(in.Site), "")}
+	if in.Region != "" && of.Region != s.region {
+		return s.listObjects(ctx, of, in.ListParams, nil)
+	}
 	key := fleet.ObjectKey{Kind: fleet.KindSite, Name: in.Site}
 	site, err := s.store.GetObject(ctx, key)
 	if err != nil {
 		return nil, err
 	}
-	out, err := s.listObjects(ctx, fleet.InstanceKey(fleet.SiteName(in.Site), ""), in.ListParams, s.instanceStatuses)
+	out, err := s.listObjects(ctx, of, in.ListParams, s.instanceStatuses)
 	if err == nil && len(out.Body.Items) == 0 && !serve.CallOf(ctx).Uses(site.Project) {
 		return nil, fleet.NoObject(key) // a site that the caller may not use, and has nothing at
 	}

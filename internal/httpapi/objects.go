@@ -21,6 +21,21 @@ type getInput struct{ NameParam }
 
 type listInput struct{ ListParams }
 
+// RegionParam names the region that created an object.
+type RegionParam struct {
+	Region string `query:"region" maxLength:"63" format:"name" doc:"the region that created it: of another one, the copy that is here"`
+}
+
+type getObjectInput struct {
+	NameParam
+	RegionParam
+}
+
+type listObjectsInput struct {
+	ListParams
+	RegionParam
+}
+
 type deleteInput struct {
 	NameParam
 	MutationParams
@@ -63,12 +78,12 @@ func (s *server) mountKind(k fleet.DeclaredKind, part kindPart) {
 		one = list
 	}
 	serve.Register(s.Server, serve.ForViewers, serve.Endpoint(http.MethodGet, path, "list-"+k.Plural, "List "+k.Plural),
-		func(ctx context.Context, in *listInput) (*objectsOutput, error) {
-			return s.listObjects(ctx, fleet.ObjectKey{Kind: k.Kind}, in.ListParams, list)
+		func(ctx context.Context, in *listObjectsInput) (*objectsOutput, error) {
+			return s.listObjects(ctx, fleet.CopyKey{Region: fleet.RegionName(in.Region), ObjectKey: fleet.ObjectKey{Kind: k.Kind}}, in.ListParams, list)
 		})
 	serve.Register(s.Server, serve.ForViewers, serve.Endpoint(http.MethodGet, path+"/{name}", "get-"+string(k.Kind), "Read a "+string(k.Kind)),
-		func(ctx context.Context, in *getInput) (*objectOutput, error) {
-			return s.getObject(ctx, fleet.ObjectKey{Kind: k.Kind, Name: in.Name}, one)
+		func(ctx context.Context, in *getObjectInput) (*objectOutput, error) {
+			return s.getObject(ctx, fleet.CopyKey{Region: fleet.RegionName(in.Region), ObjectKey: fleet.ObjectKey{Kind: k.Kind, Name: in.Name}}, one)
 		})
 	serve.Register(s.Server, s.plans.Kinds[k.Kind].Writers, serve.Endpoint(http.MethodDelete, path+"/{name}", "delete-"+string(k.Kind), "Delete a "+string(k.Kind)),
 		func(ctx context.Context, in *deleteInput) (*acceptedOutput, error) {
@@ -95,10 +110,29 @@ func (s *server) visible(ctx context.Context, key fleet.ObjectKey) (fleet.Object
 	return o, err
 }
 
-func (s *server) getObject(ctx context.Context, key fleet.ObjectKey, status statusOf) (*objectOutput, error) {
-	o, err := s.visible(ctx, key)
+// named finds what a name means: an object of this region, or the copy of one that another region created. The name of a
+// shared kind without a region also means the only copy.
+func (s *server) named(ctx context.Context, key fleet.CopyKey) (fleet.Object, error) {
+	if key.Region == "" || key.Region == s.region {
+		o, err := s.visible(ctx, key.ObjectKey)
+		if key.Region != "" || fleet.KindOf(err) != fleet.NotFound || !key.Kind.Declared().Shared {
+			return o, err
+		}
+	}
+	o, err := s.store.GetCopy(ctx, key)
+	if err == nil && !serve.CallOf(ctx).Sees(o.Project) {
+		return fleet.Object{}, fleet.NoObject(key.ObjectKey)
+	}
+	return o, err
+}
+
+func (s *server) getObject(ctx context.Context, key fleet.CopyKey, status statusOf) (*objectOutput, error) {
+	o, err := s.named(ctx, key)
 	if err != nil {
 		return nil, err
+	}
+	if o.Region != "" { // what it is at lies with its owner
+		status = nil
 	}
 	views, err := shownWith(ctx, []fleet.Object{o}, status)
 	if err != nil {
@@ -107,7 +141,7 @@ func (s *server) getObject(ctx context.Context, key fleet.ObjectKey, status stat
 	return &objectOutput{ETag: etagOf(&o), Body: views[0]}, nil
 }
 
-func (s *server) listObjects(ctx context.Context, of fleet.ObjectKey, in ListParams, status statusOf) (*objectsOutput, error) {
+func (s *server) listObjects(ctx context.Context, of fleet.CopyKey, in ListParams, status statusOf) (*objectsOutput, error) {
 	project, err := listProject(ctx, in.Project)
 	if err != nil {
 		return nil, err
@@ -116,7 +150,13 @@ func (s *server) listObjects(ctx context.Context, of fleet.ObjectKey, in ListPar
 	if err != nil {
 		return nil, err
 	}
-	objects, err := s.store.ListObjects(ctx, of.Kind, of.Scope, project, after, in.Limit+1)
+	var objects []fleet.Object
+	if of.Region == "" || of.Region == s.region {
+		objects, err = s.store.ListObjects(ctx, of.Kind, of.Scope, project, after, in.Limit+1)
+	} else {
+		status = nil // lies with the owner
+		objects, err = s.store.ListCopies(ctx, of, project, after, in.Limit+1)
+	}
 	if err != nil {
 		return nil, err
 	}

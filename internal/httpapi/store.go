@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/httpapi/plans"
 	// Only the plain data types that stores give and take; no handler sees the adapter.
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/copies"
 	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
 	"github.com/holdfast-io/holdfast/internal/postgres/deployments"
 	"github.com/holdfast-io/holdfast/internal/postgres/fleets"
@@ -182,6 +183,16 @@ type eventStore interface {
 	FeedKept(ctx context.Context, after postgres.Cursor) error
 	FeedEnd(ctx context.Context) (postgres.Cursor, error)
 	watch.Source
+	copyStore
+}
+
+// copyStore reads what other regions own.
+type copyStore interface {
+	// GetCopy is conflict for a name without a region that several have.
+	GetCopy(ctx context.Context, k fleet.CopyKey) (fleet.Object, error)
+	ListCopies(ctx context.Context, of fleet.CopyKey, project fleet.ProjectName, after string, limit int32) ([]fleet.Object, error)
+	Streams(ctx context.Context) ([]copies.Stream, error)
+	Quarantined(ctx context.Context, peer fleet.RegionName, after fleet.CopyKey, limit int32) ([]copies.SetAside, error)
 }
 
 type fleetStore interface {

@@ -43,11 +43,10 @@ func copiesOf(rows []db.Copy) []fleet.Object {
 	return out
 }
 
-// ListCopies pages through the copies of one kind by name, then region: those of a region ("" for all).
-func (s *Store) ListCopies(ctx context.Context, of fleet.CopyKey, project fleet.ProjectName, after fleet.CopyKey, limit int32) ([]fleet.Object, error) {
+// ListCopies pages through the copies of one kind that a region created, by name.
+func (s *Store) ListCopies(ctx context.Context, of fleet.CopyKey, project fleet.ProjectName, after string, limit int32) ([]fleet.Object, error) {
 	rows, err := s.Q.ListCopies(ctx, db.ListCopiesParams{
-		Kind: string(of.Kind), Scope: of.Scope, Region: string(of.Region), Project: string(project),
-		AfterName: after.Name, AfterRegion: string(after.Region), MaxRows: limit,
+		Kind: string(of.Kind), Scope: of.Scope, Region: string(of.Region), Project: string(project), After: after, MaxRows: limit,
 	})
 	return copiesOf(rows), postgres.Failed("list copies", err)
 }

@@ -82,6 +82,9 @@ func (a *applying) run(ctx context.Context) (done fleet.CopiesApplied, err error
 	if len(newest) == 0 {
 		return done, nil
 	}
+	if err := a.lockHolders(ctx, newest); err != nil {
+		return done, err
+	}
 	if err := a.read(ctx, newest); err != nil {
 		return done, err
 	}
@@ -108,7 +111,48 @@ func (a *applying) run(ctx context.Context) (done fleet.CopiesApplied, err error
 	if err := a.end(ctx, ended); err != nil {
 		return done, err
 	}
+	if err := a.turnPolicies(ctx, append(written, ended...)); err != nil {
+		return done, err
+	}
 	return done, a.refuse(ctx, refused)
+}
+
+// lockHolders takes the locks of what governs objects of this region, in the order in which their writers take them.
+func (a *applying) lockHolders(ctx context.Context, changes []fleet.CopyChange) error {
+	for _, level := range []fleet.ObjectKind{fleet.KindService, fleet.KindProject, fleet.KindOrganization} {
+		ids := map[int64]bool{}
+		for _, c := range changes {
+			if c.Key.Kind == level {
+				ids[postgres.LockID(c.Key.ObjectKey)] = false
+			}
+		}
+		if len(ids) == 0 {
+			continue
+		}
+		if err := postgres.LockKeys(ctx, a.q, ids); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// turnPolicies has the policies of changed holders applied to what this region owns under them (M8, M11).
+func (a *applying) turnPolicies(ctx context.Context, changes []fleet.CopyChange) error {
+	var subjects []string
+	for _, c := range changes {
+		if !c.Key.Kind.Declared().Holder {
+			continue
+		}
+		p := db.WantPolicyTurnParams{Kind: string(c.Key.Kind), Name: c.Key.Name, Restart: true}
+		if c.Object != nil {
+			p.Generation = c.Object.Generation
+		}
+		if err := a.q.WantPolicyTurn(ctx, p); err != nil {
+			return postgres.Failed("have the policy applied", err)
+		}
+		subjects = append(subjects, fleet.PolicySubject(c.Key.ObjectKey))
+	}
+	return postgres.PutOutbox(ctx, a.q, subjects...)
 }
 
 // newestOf gives one change of each object, the newest.

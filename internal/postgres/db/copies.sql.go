@@ -272,27 +272,24 @@ func (q *Queries) HoldStream(ctx context.Context, arg HoldStreamParams) (RegionS
 
 const listCopies = `-- name: ListCopies :many
 SELECT region, kind, scope, name, owner, owner_epoch, number, uid, project, service, labels, generation, spec, syncing, created_by, created_at, updated_at, deleting_since, event FROM copies
-WHERE kind = $1 AND scope = $2 AND (name, region) > ($3::text, $4::text)
-  AND ($5::text = '' OR region = $5) AND ($6::text = '' OR project = $6)
-ORDER BY name, region LIMIT $7
+WHERE kind = $1 AND scope = $2 AND name > $3::text AND region = $4 AND ($5::text = '' OR project = $5)
+ORDER BY name LIMIT $6
 `
 
 type ListCopiesParams struct {
-	Kind        string
-	Scope       string
-	AfterName   string
-	AfterRegion string
-	Region      string
-	Project     string
-	MaxRows     int32
+	Kind    string
+	Scope   string
+	After   string
+	Region  string
+	Project string
+	MaxRows int32
 }
 
 func (q *Queries) ListCopies(ctx context.Context, arg ListCopiesParams) ([]Copy, error) {
 	rows, err := q.db.Query(ctx, listCopies,
 		arg.Kind,
 		arg.Scope,
-		arg.AfterName,
-		arg.AfterRegion,
+		arg.After,
 		arg.Region,
 		arg.Project,
 		arg.MaxRows,

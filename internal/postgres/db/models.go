@@ -341,6 +341,13 @@ type FleetWafe struct {
 	Targets int64
 }
 
+type Holder struct {
+	Kind    string
+	Name    string
+	Project string
+	Spec    json.RawMessage
+}
+
 type Idempotency struct {
 	Actor       string
 	Key         string

@@ -7,7 +7,6 @@ package db
 
 import (
 	"context"
-	"encoding/json"
 )
 
 const dropPolicyTurn = `-- name: DropPolicyTurn :exec
@@ -212,8 +211,8 @@ func (q *Queries) ObjectsByKey(ctx context.Context, arg ObjectsByKeyParams) ([]O
 }
 
 const projectUnder = `-- name: ProjectUnder :one
-SELECT name FROM objects
-WHERE kind = 'project' AND scope = '' AND name > $1::text AND ($2::text = '' OR name <= $2)
+SELECT name FROM holders
+WHERE kind = 'project' AND name > $1::text AND ($2::text = '' OR name <= $2)
   AND spec ->> 'organization' = $3::text
 ORDER BY name LIMIT 1
 `
@@ -234,7 +233,7 @@ func (q *Queries) ProjectUnder(ctx context.Context, arg ProjectUnderParams) (str
 const readHolders = `-- name: ReadHolders :many
 SELECT o.kind, o.name, o.project, o.spec
 FROM (SELECT unnest($1::text[]) AS kind, unnest($2::text[]) AS name) k
-JOIN LATERAL (SELECT x.uid, x.kind, x.api_version, x.project, x.scope, x.name, x.labels, x.generation, x.resource_version, x.spec, x.syncing, x.owner_epoch, x.created_by, x.created_at, x.updated_at, x.deleting_since, x.service, x.refreshed FROM objects x WHERE x.kind = k.kind AND x.scope = '' AND x.name = k.name OFFSET 0) o ON true
+JOIN LATERAL (SELECT x.kind, x.name, x.project, x.spec FROM holders x WHERE x.kind = k.kind AND x.name = k.name OFFSET 0) o ON true
 `
 
 type ReadHoldersParams struct {
@@ -242,23 +241,16 @@ type ReadHoldersParams struct {
 	Names []string
 }
 
-type ReadHoldersRow struct {
-	Kind    string
-	Name    string
-	Project string
-	Spec    json.RawMessage
-}
-
 // What governs other objects, of those that there are.
-func (q *Queries) ReadHolders(ctx context.Context, arg ReadHoldersParams) ([]ReadHoldersRow, error) {
+func (q *Queries) ReadHolders(ctx context.Context, arg ReadHoldersParams) ([]Holder, error) {
 	rows, err := q.db.Query(ctx, readHolders, arg.Kinds, arg.Names)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []ReadHoldersRow
+	var items []Holder
 	for rows.Next() {
-		var i ReadHoldersRow
+		var i Holder
 		if err := rows.Scan(
 			&i.Kind,
 			&i.Name,

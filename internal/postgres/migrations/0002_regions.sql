@@ -141,3 +141,12 @@ CREATE TABLE region_invitations (
     used_by    bytea       CHECK (octet_length(used_by) = 32),
     CHECK ((used_at IS NULL) = (used_by IS NULL))
 );
+
+-- What governs other objects: those of this region, and copies whose name means only one.
+CREATE VIEW holders AS
+SELECT o.kind, o.name, o.project, o.spec FROM objects o WHERE o.kind IN ('organization', 'project', 'service') AND o.scope = ''
+UNION ALL
+SELECT c.kind, c.name, c.project, c.spec FROM copies c
+WHERE c.kind IN ('organization', 'project', 'service') AND c.scope = ''
+  AND NOT EXISTS (SELECT FROM objects o WHERE o.kind = c.kind AND o.scope = '' AND o.name = c.name)
+  AND NOT EXISTS (SELECT FROM copies d WHERE d.kind = c.kind AND d.scope = '' AND d.name = c.name AND d.region <> c.region);

@@ -196,11 +196,11 @@ func (p *page) project(ctx context.Context) (string, error) {
 	case p.visit.Kind == fleet.KindOrganization:
 		return p.nextProject(ctx, "")
 	case p.visit.Kind == fleet.KindService:
-		o, err := postgres.Find(ctx, p.q, p.visit.Holder())
-		if err != nil || o == nil {
-			return "", err
+		all, err := p.q.ReadHolders(ctx, db.ReadHoldersParams{Kinds: []string{string(p.visit.Kind)}, Names: []string{p.visit.Name}})
+		if err != nil || len(all) == 0 {
+			return "", postgres.Failed("read the service", err)
 		}
-		return string(o.Project), nil
+		return all[0].Project, nil
 	}
 	return p.visit.Name, nil
 }

@@ -74,9 +74,8 @@ RETURNING region, kind, scope, name, seq;
 
 -- name: ListCopies :many
 SELECT * FROM copies
-WHERE kind = @kind AND scope = @scope AND (name, region) > (@after_name::text, @after_region::text)
-  AND (@region::text = '' OR region = @region) AND (@project::text = '' OR project = @project)
-ORDER BY name, region LIMIT @max_rows;
+WHERE kind = @kind AND scope = @scope AND name > @after::text AND region = @region AND (@project::text = '' OR project = @project)
+ORDER BY name LIMIT @max_rows;
 
 -- name: FindCopies :many
 SELECT * FROM copies WHERE kind = @kind AND scope = @scope AND name = @name AND (@region::text = '' OR region = @region) ORDER BY region LIMIT 2;

@@ -2,7 +2,7 @@
 -- name: ReadHolders :many
 SELECT o.kind, o.name, o.project, o.spec
 FROM (SELECT unnest(@kinds::text[]) AS kind, unnest(@names::text[]) AS name) k
-JOIN LATERAL (SELECT x.* FROM objects x WHERE x.kind = k.kind AND x.scope = '' AND x.name = k.name OFFSET 0) o ON true;
+JOIN LATERAL (SELECT x.* FROM holders x WHERE x.kind = k.kind AND x.name = k.name OFFSET 0) o ON true;
 
 -- Each with its event. The declared part stays, and with it resource version, generation and time of the last change.
 -- name: RefreshSyncing :exec
@@ -42,8 +42,8 @@ WHERE kind = @kind AND name = @name AND wanted = @wanted AND at = @was_at::text[
 DELETE FROM policy_turns WHERE kind = @kind AND name = @name;
 
 -- name: ProjectUnder :one
-SELECT name FROM objects
-WHERE kind = 'project' AND scope = '' AND name > @after::text AND (@until::text = '' OR name <= @until)
+SELECT name FROM holders
+WHERE kind = 'project' AND name > @after::text AND (@until::text = '' OR name <= @until)
   AND spec ->> 'organization' = @organization::text
 ORDER BY name LIMIT 1;
 
