@@ -31,6 +31,8 @@ type Page struct {
 	Limit   int
 	Cursor  string
 	Project string
+	// Region lists copies of what this region created; "" lists the region's own objects.
+	Region string
 }
 
 func (p Page) query() url.Values {
@@ -38,6 +40,7 @@ func (p Page) query() url.Values {
 	queryInt(q, "limit", int64(p.Limit))
 	queryText(q, "cursor", p.Cursor)
 	queryText(q, "project", p.Project)
+	queryText(q, "region", p.Region)
 	return q
 }
 

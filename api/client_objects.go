@@ -25,6 +25,13 @@ func (c *Client) Object(ctx context.Context, key ObjectKey) (Object, string, err
 	return o, header.Get("ETag"), err
 }
 
+// Copy reads the copy of an object that another region created.
+func (c *Client) Copy(ctx context.Context, region string, key ObjectKey) (Object, error) {
+	var o Object
+	_, err := c.do(ctx, readCall(Page{Region: region}.query(), objectPath(key)...), &o)
+	return o, err
+}
+
 // Objects lists the objects of a kind; scope is the site when the kind is instance.
 func (c *Client) Objects(ctx context.Context, kind ObjectKind, scope string, p Page) (List[Object], error) {
 	var l List[Object]

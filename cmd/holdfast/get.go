@@ -25,6 +25,7 @@ func (c *cli) newGetCommand() *cobra.Command {
 	}
 	c.addSiteFlag(cmd, &in.site)
 	c.addReplicaFlags(cmd, &in)
+	cmd.Flags().StringVar(&in.region, "region", "", "show the copies of what this region created")
 	w.add(cmd, 0)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if args[0] == "config" {
@@ -64,8 +65,17 @@ func (c *cli) fetch(ctx context.Context, client *api.Client, f fetching) (view, 
 		v.items, v.next, err = f.list(ctx, c, client, f.in)
 		return v, err
 	}
+	if f.in.region != "" && f.copied == nil {
+		return v, &usageError{fmt.Errorf("--region: %s stay in their region", f.plural)}
+	}
 	for _, name := range f.names {
-		it, err := f.one(ctx, c, client, name)
+		var it item
+		var err error
+		if f.in.region != "" {
+			it, err = f.copied(ctx, c, client, f.in.region, name)
+		} else {
+			it, err = f.one(ctx, c, client, name)
+		}
 		if err != nil {
 			return v, err
 		}

@@ -20,12 +20,16 @@ type kind struct {
 	header       []string
 	list         func(context.Context, *cli, *api.Client, listing) ([]item, string, error)
 	one          func(context.Context, *cli, *api.Client, string) (item, error)
+	// copied reads the copy of what a region created; nil for what is not copied.
+	copied func(ctx context.Context, c *cli, client *api.Client, region, name string) (item, error)
 	describe     func(*cli, context.Context, *api.Client, api.Object) error // of a declared object, nil for its status
 }
 
 // listing restricts a list.
 type listing struct {
 	site  string
+	// region is the one that created what is shown; "" is the region itself.
+	region string
 	limit int // 0 for all
 	// For replicas.
 	deployment, node string
@@ -121,6 +125,14 @@ func declared(k declaredKind) kind {
 		key := fleet.ObjectKey{Kind: of, Scope: o.Site, Name: o.Name}
 		return item{name: key.String(), value: o, cells: k.cells(c, o)}
 	}
+	read := func(ctx context.Context, c *cli, client *api.Client, region, name string) (item, error) {
+		key, err := objectKey(of, name, "")
+		if err != nil {
+			return item{}, err
+		}
+		o, err := client.Copy(ctx, region, key)
+		return show(c, o), err
+	}
 	return kind{
 		name: string(of), plural: k.Plural, object: of, header: k.header, describe: k.describe,
 		list: func(ctx context.Context, c *cli, client *api.Client, in listing) ([]item, string, error) {
@@ -136,13 +148,9 @@ func declared(k declaredKind) kind {
 			return items, next, err
 		},
 		one: func(ctx context.Context, c *cli, client *api.Client, name string) (item, error) {
-			key, err := objectKey(of, name, "")
-			if err != nil {
-				return item{}, err
-			}
-			o, _, err := client.Object(ctx, key)
-			return show(c, o), err
+			return read(ctx, c, client, "", name)
 		},
+		copied: read,
 	}
 }
 
@@ -150,7 +158,7 @@ func declared(k declaredKind) kind {
 func listObjects(ctx context.Context, c *cli, client *api.Client, of fleet.ObjectKind, in listing) ([]api.Object, string, error) {
 	scopes := []string{in.site}
 	if of == fleet.KindInstance && in.site == "" {
-		sites, _, err := listObjects(ctx, c, client, fleet.KindSite, listing{})
+		sites, _, err := listObjects(ctx, c, client, fleet.KindSite, listing{region: in.region})
 		if err != nil {
 			return nil, "", err
 		}
@@ -166,7 +174,7 @@ func listObjects(ctx context.Context, c *cli, client *api.Client, of fleet.Objec
 			rest = in.limit - len(all)
 		}
 		objects, next, err := collect(rest, func(p api.Page) (api.List[api.Object], error) {
-			p.Project = c.flags.project
+			p.Project, p.Region = c.flags.project, in.region
 			return client.Objects(ctx, of, scope, p)
 		})
 		if err != nil {

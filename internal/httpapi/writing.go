@@ -73,7 +73,11 @@ func (s *server) projectOf(ctx context.Context, declared string) (fleet.ProjectN
 	if !c.Sees(project) {
 		return "", fleet.Errorf(fleet.Denied, "the token is restricted to project %s", c.Project).At("/project")
 	}
-	_, err := s.store.GetObject(ctx, fleet.ObjectKey{Kind: fleet.KindProject, Name: string(project)})
+	key := fleet.ProjectKey(project)
+	_, err := s.store.GetObject(ctx, key)
+	if fleet.KindOf(err) == fleet.NotFound {
+		_, err = s.store.GetCopy(ctx, fleet.CopyKey{ObjectKey: key})
+	}
 	if fleet.KindOf(err) == fleet.NotFound {
 		err = fleet.Errorf(fleet.NotFound, "project %s not found", project).At("/project").
 			WithHint("declare it first: PUT /api/v1/projects/" + string(project))

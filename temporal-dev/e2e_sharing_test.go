@@ -1,0 +1,170 @@
+//go:build slow
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// shared is a project that regions share, as they see it.
+type sharedProject struct {
+	*mesh
+	name string
+}
+
+// allow declares the project in a region with the regions that it enables.
+func (p sharedProject) allow(t *testing.T, control string, regions ...string) {
+	t.Helper()
+	_, err := p.regions[control].api.PutProject(t.Context(), p.name, api.ProjectPut{
+		MultiRegionPolicy: &api.MultiRegionPolicy{EnabledRegions: regions, DefaultControlRegion: control},
+	}, api.Mutation{})
+	require.NoError(t, err)
+}
+
+func (p sharedProject) pool(t *testing.T, region, name string, most int) {
+	t.Helper()
+	p.put(t, region, name, most)
+}
+
+func (p sharedProject) put(t *testing.T, region, name string, most int) {
+	t.Helper()
+	waitFor(t, region+" takes "+name, func(ctx context.Context) error {
+		_, err := p.regions[region].api.Put(ctx, fleet.ObjectKey{Kind: fleet.KindPool, Name: name},
+			api.PoolPut{Project: p.name, MaxReplicas: most}, api.Mutation{})
+		return err
+	})
+}
+
+// seen is what a region has of what another one created: the specs by name.
+func (p sharedProject) seen(ctx context.Context, at, of string) (map[string]string, error) {
+	out := map[string]string{}
+	for _, kind := range []fleet.ObjectKind{fleet.KindProject, fleet.KindPool} {
+		page := api.Page{Limit: 1000, Project: p.name}
+		if at != of {
+			page.Region = of
+		}
+		list, err := p.regions[at].api.Objects(ctx, kind, "", page)
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range list.Items {
+			text, err := json.Marshal([]any{o.UID, o.Generation, o.Labels, o.Spec, o.Syncing, o.CreatedAt.UTC()})
+			if err != nil {
+				return nil, err
+			}
+			out[string(kind)+"/"+o.Name] = string(text)
+		}
+	}
+	return out, nil
+}
+
+// same waits until regions have what another one created under the project, byte for byte.
+func (p sharedProject) same(t *testing.T, of string, at ...string) {
+	t.Helper()
+	for _, region := range at {
+		waitFor(t, region+" has what "+of+" has", func(ctx context.Context) error {
+			want, err := p.seen(ctx, of, of)
+			if err != nil {
+				return err
+			}
+			have, err := p.seen(ctx, region, of)
+			if err == nil && !maps.Equal(want, have) {
+				err = fmt.Errorf("%s has %v of %v", region, have, want)
+			}
+			return err
+		})
+	}
+}
+
+// empty waits until regions have nothing of what another one created under the project.
+func (p sharedProject) empty(t *testing.T, of string, at ...string) {
+	t.Helper()
+	for _, region := range at {
+		waitFor(t, region+" has nothing of "+of, func(ctx context.Context) error {
+			have, err := p.seen(ctx, region, of)
+			if err == nil && len(have) > 0 {
+				err = fmt.Errorf("%s has %v", region, have)
+			}
+			return err
+		})
+	}
+}
+
+// M1 to M4, M8 to M14, M16 to M20, M27 to M29, M35, M39, M42: three regions share a project, in processes of their own.
+func TestE2ESharing(t *testing.T) {
+	t.Parallel()
+	m := startMesh(t, 3)
+	m.meshed(t)
+	p := sharedProject{m, "shop"}
+	p.allow(t, "eu", "ap", "eu", "us")
+	p.pool(t, "eu", "eu-pool", 1)
+
+	t.Run("each enabled region has what another one declares", func(t *testing.T) {
+		p.same(t, "eu", "us", "ap")
+		p.pool(t, "us", "us-pool", 2) // in a project of which it has a copy
+		p.same(t, "us", "eu", "ap")
+		out, _ := newCLI(t, m.regions["ap"]).call(t, cliOK, "get", "pools", "--region", "us")
+		require.Contains(t, out, "us-pool")
+	})
+	t.Run("only the owner writes", func(t *testing.T) {
+		_, err := m.regions["us"].api.Delete(t.Context(), fleet.ObjectKey{Kind: fleet.KindPool, Name: "eu-pool"}, api.Mutation{})
+		require.Equal(t, fleet.NotFound, fleet.KindOf(err))
+	})
+	for _, name := range []string{serverName, postgresName, temporalName} {
+		t.Run("nothing is lost when "+name+" is killed, of the owner or of who follows", func(t *testing.T) {
+			for i, region := range []string{"eu", "us"} {
+				p.pool(t, "eu", "eu-pool", 10+i)
+				m.regions[region].kill(t, region+"/"+name)
+				p.pool(t, "eu", "eu-"+name, i+1)
+				p.same(t, "eu", "us", "ap")
+				p.pool(t, "us", "us-"+name, i+1)
+				p.same(t, "us", "eu", "ap")
+			}
+		})
+	}
+	t.Run("a server that stands still, and wakes, writes nothing that is old", func(t *testing.T) {
+		m.regions["us"].signal(t, "us/"+serverName, syscall.SIGSTOP)
+		p.pool(t, "eu", "paused", 1)
+		p.same(t, "eu", "ap")
+		m.regions["us"].signal(t, "us/"+serverName, syscall.SIGCONT)
+		p.pool(t, "eu", "paused", 2)
+		p.same(t, "eu", "us", "ap")
+	})
+	t.Run("a region that is cut off keeps its copies, and has all that it missed", func(t *testing.T) {
+		m.link(t, "cut", "eu", "us")
+		m.waits(t, "cut off", "us", "eu", isCut)
+		before, err := p.seen(t.Context(), "us", "eu")
+		require.NoError(t, err)
+		p.pool(t, "eu", "missed", 1)
+		_, err = m.regions["eu"].api.Delete(t.Context(), fleet.ObjectKey{Kind: fleet.KindPool, Name: "paused"}, api.Mutation{})
+		require.NoError(t, err)
+		p.same(t, "eu", "ap")
+		still, err := p.seen(t.Context(), "us", "eu")
+		require.NoError(t, err)
+		require.Equal(t, before, still)
+		m.link(t, "heal", "eu", "us")
+		p.same(t, "eu", "us", "ap")
+	})
+	t.Run("a region that the policy drops loses its copies, and keeps what it owns", func(t *testing.T) {
+		p.allow(t, "eu", "ap", "eu")
+		p.empty(t, "eu", "us")
+		p.empty(t, "us", "eu", "ap")
+		own, err := p.seen(t.Context(), "us", "us")
+		require.NoError(t, err)
+		require.NotEmpty(t, own)
+		p.same(t, "eu", "ap")
+		p.allow(t, "eu", "ap", "eu", "us")
+		p.same(t, "eu", "us", "ap")
+		p.same(t, "us", "eu", "ap")
+	})
+}
