@@ -161,7 +161,7 @@ func (p *page) visitPage(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := p.refresh(ctx, keys); err != nil {
+	if err := p.refresh(ctx, project, keys); err != nil {
 		return err
 	}
 	p.visited = int64(len(keys))
@@ -235,28 +235,23 @@ func (p *page) keys(ctx context.Context, project string) ([]db.GovernedAfterRow,
 }
 
 // refresh writes the syncing of those that differ, each with its event. Nothing is delivered and no generation rises.
-func (p *page) refresh(ctx context.Context, keys []db.GovernedAfterRow) error {
-	if len(keys) == 0 {
+func (p *page) refresh(ctx context.Context, project string, rows []db.GovernedAfterRow) error {
+	if len(rows) == 0 {
 		return nil
 	}
-	locks := make(map[int64]bool, len(keys))
-	var in db.ObjectsByKeyParams
-	for _, k := range keys {
-		locks[postgres.LockID(fleet.ObjectKey{Kind: fleet.ObjectKind(k.Kind), Scope: k.Scope, Name: k.Name})] = false
-		in.Kinds, in.Scopes, in.Names = append(in.Kinds, k.Kind), append(in.Scopes, k.Scope), append(in.Names, k.Name)
+	locks := make(map[int64]bool, len(rows))
+	objects := make([]*fleet.Object, 0, len(rows))
+	for _, r := range rows {
+		key := fleet.ObjectKey{Kind: fleet.ObjectKind(r.Kind), Scope: r.Scope, Name: r.Name}
+		locks[postgres.LockID(key)] = false
+		objects = append(objects, &fleet.Object{ObjectKey: key, UID: r.Uid, Project: fleet.ProjectName(project), Service: r.Service, Syncing: r.Syncing})
 	}
 	if err := postgres.LockKeys(ctx, p.q, locks); err != nil {
 		return err
 	}
-	rows, err := p.q.ObjectsByKey(ctx, in)
+	objects, err := p.owned(ctx, objects)
 	if err != nil {
-		return postgres.Failed("read objects", err)
-	}
-	objects := make([]*fleet.Object, 0, len(rows))
-	for _, r := range rows {
-		if o := postgres.ObjectOf(r); o.CheckOwner(p.s.Region) == nil {
-			objects = append(objects, &o)
-		}
+		return err
 	}
 	governed, err := p.s.Govern(ctx, p.q, objects...)
 	if err != nil {
@@ -264,13 +259,30 @@ func (p *page) refresh(ctx context.Context, keys []db.GovernedAfterRow) error {
 	}
 	var refreshed []postgres.Refreshed
 	for i, o := range objects {
-		if !postgres.SameJSON(o.Syncing, governed[i].Syncing) {
+		if !governed[i].Same {
 			refreshed = append(refreshed, postgres.Refreshed{Object: o, Syncing: governed[i].Syncing})
 		}
 	}
-	p.refreshed = int64(len(refreshed))
 	if len(refreshed) == 0 {
 		return nil
 	}
-	return postgres.RefreshSyncing(ctx, p.q, postgres.RegionActor, refreshed)
+	p.refreshed, err = postgres.RefreshSyncing(ctx, p.q, postgres.RegionActor, refreshed)
+	return err
+}
+
+// owned leaves out what another region owns. The policy of a holder is its own: holders are read anew, under their locks.
+func (p *page) owned(ctx context.Context, objects []*fleet.Object) ([]*fleet.Object, error) {
+	var out []*fleet.Object
+	for _, o := range objects {
+		if o.Kind.Declared().Holder {
+			var err error
+			if o, err = postgres.Find(ctx, p.q, o.ObjectKey); err != nil {
+				return nil, err
+			}
+		}
+		if o != nil && o.CheckOwner(p.s.Region) == nil {
+			out = append(out, o)
+		}
+	}
+	return out, nil
 }
