@@ -165,6 +165,17 @@ func (q *Queries) MovePolicyTurn(ctx context.Context, arg MovePolicyTurnParams) 
 	return result.RowsAffected(), nil
 }
 
+const planInOrder = `-- name: PlanInOrder :exec
+SELECT set_config('enable_sort', 'off', true)
+`
+
+// The planner knows of few objects in a project, and would read and sort all that follow for each page: in this
+// transaction it follows the index.
+func (q *Queries) PlanInOrder(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, planInOrder)
+	return err
+}
+
 const projectUnder = `-- name: ProjectUnder :one
 SELECT name FROM objects
 WHERE kind = 'project' AND scope = '' AND name > $1::text AND ($2::text = '' OR name <= $2)

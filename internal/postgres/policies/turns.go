@@ -230,6 +230,9 @@ func (p *page) keys(ctx context.Context, project string) ([]db.GovernedAfterRow,
 	if p.visit.Kind == fleet.KindService {
 		in.Within = p.visit.Name
 	}
+	if err := p.q.PlanInOrder(ctx); err != nil {
+		return nil, postgres.Failed("read what the policy governs", err)
+	}
 	keys, err := p.q.GovernedAfter(ctx, in)
 	return keys, postgres.Failed("read what the policy governs", err)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/db"
 	"github.com/holdfast-io/holdfast/internal/postgres/policies"
 	"github.com/holdfast-io/holdfast/internal/testkit/stores"
 )
@@ -215,4 +216,28 @@ func TestAskPolicy(t *testing.T) {
 	require.True(t, b.page(redKey).Done)
 	require.Equal(t, []any{fleet.OperationFailed, "not_found"}, []any{b.Operation(fourth.ID).State, b.Operation(fourth.ID).Reason})
 	require.Empty(t, b.wakes())
+}
+
+// M36: a page reads its own objects, not all that follow: else a turn takes the square of their number.
+func TestPageReadsItsObjectsOnly(t *testing.T) {
+	t.Parallel()
+	b := bare(t)
+	b.project("", nil)
+	b.pools(3000)
+	tx, err := b.Raw.Begin(t.Context())
+	require.NoError(t, err)
+	defer tx.Rollback(t.Context())                                                                     //nolint:errcheck // it only read
+	for _, setting := range []string{"plan_cache_mode = force_generic_plan", "enable_seqscan = off"} { // as the store has it
+		_, err := tx.Exec(t.Context(), "SET LOCAL "+setting)
+		require.NoError(t, err)
+	}
+	q := db.New(tx)
+	require.NoError(t, q.PlanInOrder(t.Context()))
+	rows, err := q.GovernedAfter(t.Context(), db.GovernedAfterParams{Project: "red", Kind: "pool", Name: "p-1000", MaxRows: 500})
+	require.NoError(t, err)
+	require.Len(t, rows, 500)
+	require.Equal(t, "p-1500", rows[499].Name)
+	var read int64
+	require.NoError(t, tx.QueryRow(t.Context(), `SELECT idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'objects'`).Scan(&read))
+	require.LessOrEqual(t, read, int64(501))
 }

@@ -49,6 +49,11 @@ WHERE kind = 'project' AND scope = '' AND name > @after::text AND (@until::text 
   AND spec ->> 'organization' = @organization::text
 ORDER BY name LIMIT 1;
 
+-- The planner knows of few objects in a project, and would read and sort all that follow for each page: in this
+-- transaction it follows the index.
+-- name: PlanInOrder :exec
+SELECT set_config('enable_sort', 'off', true);
+
 -- name: GovernedAfter :many
 SELECT uid, kind, scope, name, service, syncing FROM objects
 WHERE project = @project AND project <> 'default'
