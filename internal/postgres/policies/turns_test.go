@@ -1,6 +1,7 @@
 package policies_test
 
 import (
+	"context"
 	"sync"
 	"testing"
 
@@ -240,4 +241,34 @@ func TestPageReadsItsObjectsOnly(t *testing.T) {
 	var read int64
 	require.NoError(t, tx.QueryRow(t.Context(), `SELECT idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'objects'`).Scan(&read))
 	require.LessOrEqual(t, read, int64(501))
+}
+
+// X23: a page holds the lock of no holder alone while it waits for another object: writers of that one wait for the
+// holder's.
+func TestPageAndWriterDoNotBlockEachOther(t *testing.T) {
+	t.Parallel()
+	b := bare(t)
+	b.project("", nil)
+	name := "a"
+	for postgres.LockID(poolKey(name)) < postgres.LockID(redKey) { // locks are taken in their order
+		name += "a"
+	}
+	b.pool(name, "")
+	b.project("", policyOf(here, "us"))
+	tx, err := b.Raw.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), `SELECT pg_advisory_xact_lock($1)`, postgres.LockID(poolKey(name)))
+	require.NoError(t, err)
+	paged := stores.Background(func() (fleet.PolicyTurn, error) {
+		return b.ApplyPolicyPage(context.Background(), fleet.PolicyVisit{Kind: redKey.Kind, Name: redKey.Name, Run: stores.Run1})
+	})
+	b.WaitsForLock(1)
+	var free bool
+	require.NoError(t, tx.QueryRow(t.Context(), `SELECT pg_try_advisory_xact_lock_shared($1)`, postgres.LockID(redKey)).Scan(&free))
+	require.True(t, free)
+	require.NoError(t, tx.Rollback(t.Context()))
+	turn, err := paged()
+	require.NoError(t, err)
+	require.True(t, turn.Done)
+	b.syncing(poolKey(name), here, "us")
 }
