@@ -87,6 +87,8 @@ func (c *cli) describeObject(o api.Object, etag string) {
 		{"Name", o.Name},
 		{"Site", o.Site},
 		{"Project", o.Project},
+		{"Service", o.Service},
+		{"Regions", regionsText(o.Syncing)},
 		{"Labels", labelsText(o.Labels)},
 		{"UID", o.UID},
 		{"Generation", number(o.Generation)},
@@ -102,6 +104,15 @@ func (c *cli) describeObject(o api.Object, etag string) {
 	}
 	// Redact regardless of the token's role: the output is often shown to other people.
 	_ = c.section("Spec", httpapi.RedactSpec(o.Spec)) // JSON is valid YAML; a lost terminal shows below
+}
+
+// regionsText lists the regions that share an object, "" if one has it alone.
+func regionsText(raw json.RawMessage) string {
+	var s fleet.Syncing
+	if json.Unmarshal(raw, &s) != nil || len(s.Regions) < 2 {
+		return ""
+	}
+	return strings.Join(s.Regions, ", ") + "; owner " + s.OwningRegion
 }
 
 // describeInstance writes its state on each node, and its last deliveries.

@@ -47,7 +47,7 @@ func (m *manifest) check(c *cli) error {
 	}
 	if m.Project != "" {
 		if m.kind.NoProject {
-			return fmt.Errorf("project: a %s cannot belong to a project", m.kind.Title)
+			return fmt.Errorf("project: objects of kind %s belong to no project", m.kind.Title)
 		}
 		if err := fleet.ValidateName("project", m.Project); err != nil {
 			return err
@@ -55,7 +55,7 @@ func (m *manifest) check(c *cli) error {
 	}
 	if m.Service != "" {
 		if m.kind.Holder {
-			return fmt.Errorf("service: a %s cannot belong to a service", m.kind.Title)
+			return fmt.Errorf("service: objects of kind %s belong to no service", m.kind.Title)
 		}
 		if err := fleet.ValidateName("service", m.Service); err != nil {
 			return err

@@ -27,6 +27,9 @@ func (c *cli) operationItem(op api.Operation) item {
 	if op.Module != "" {
 		of = "module/" + op.Module
 	}
+	if op.Holder != "" {
+		of = op.Holder
+	}
 	return item{name: "operation/" + op.ID, value: op, cells: []string{
 		op.ID, op.Kind, of, string(op.State), op.Reason, number(op.Revision), op.RequestedBy,
 		c.ago(op.CreatedAt), c.agoOf(op.EndedAt),

@@ -75,7 +75,7 @@ func (p *progress) nodes(op api.Operation) []api.NodeProgress {
 	if op.Replicas != nil {
 		return []api.NodeProgress{replicasLine(op)}
 	}
-	if op.Node != "" || op.Deployment != "" || op.Fleet != "" || op.Module != "" { // what it waits for
+	if op.Node != "" || op.Deployment != "" || op.Fleet != "" || op.Module != "" || op.Holder != "" { // what it waits for
 		return []api.NodeProgress{{State: string(op.State), Message: op.Message}}
 	}
 	if len(op.Progress) == 0 {
@@ -157,6 +157,9 @@ func operationSubject(op api.Operation) string {
 	}
 	if op.Module != "" {
 		return op.Kind + " " + op.Module
+	}
+	if op.Holder != "" {
+		return op.Kind + " " + op.Holder
 	}
 	if op.Instance == "" {
 		return op.Kind + " " + first(op.Site, op.ID)

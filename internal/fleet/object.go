@@ -79,18 +79,18 @@ type Syncing struct {
 	Regions      []string `json:"regions"`
 }
 
-// Owner is the region that owns an object, "" if that was never computed.
-func (o *Object) Owner() string {
+// SyncingNow is which region owns an object and which have it, nothing if that was never computed.
+func (o *Object) SyncingNow() Syncing {
 	var s Syncing
 	if json.Unmarshal(o.Syncing, &s) != nil {
-		return "" // the next write computes it
+		return Syncing{} // the next write computes it
 	}
-	return s.OwningRegion
+	return s
 }
 
 // CheckOwner refuses a write of the object in a region that does not own it (M27, M39).
 func (o *Object) CheckOwner(region string) error {
-	if owner := o.Owner(); owner != "" && owner != region {
+	if owner := o.SyncingNow().OwningRegion; owner != "" && owner != region {
 		return OwnedBy(o.ObjectKey, owner)
 	}
 	return nil

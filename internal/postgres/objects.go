@@ -164,7 +164,7 @@ func (s *Store) CheckMatch(w Write, before *fleet.Object) error {
 }
 
 func (s *Store) create(ctx context.Context, q *db.Queries, w Write, spec json.RawMessage) (Written, error) {
-	syncing, err := s.governOne(ctx, q, w, spec, nil)
+	governed, err := s.governOne(ctx, q, w, spec, nil)
 	if err != nil {
 		return Written{}, err
 	}
@@ -182,7 +182,7 @@ func (s *Store) create(ctx context.Context, q *db.Queries, w Write, spec json.Ra
 	}
 	row, err := q.InsertObject(ctx, db.InsertObjectParams{
 		Kind: string(w.Key.Kind), Scope: w.Key.Scope, Name: w.Key.Name, Project: string(w.Project), Service: w.Service,
-		Labels: labels, Generation: generation, Spec: spec, Syncing: syncing, CreatedBy: w.Actor,
+		Labels: labels, Generation: generation, Spec: spec, Syncing: governed.Syncing, CreatedBy: w.Actor,
 	})
 	if err != nil {
 		return Written{}, Failed("create "+w.Key.String(), err)
@@ -193,7 +193,7 @@ func (s *Store) create(ctx context.Context, q *db.Queries, w Write, spec json.Ra
 }
 
 func (s *Store) update(ctx context.Context, q *db.Queries, w Write, before *fleet.Object, spec json.RawMessage) (Written, error) {
-	syncing, err := s.governOne(ctx, q, w, spec, before)
+	governed, err := s.governOne(ctx, q, w, spec, before)
 	if err != nil {
 		return Written{}, err
 	}
@@ -203,11 +203,11 @@ func (s *Store) update(ctx context.Context, q *db.Queries, w Write, before *flee
 	}
 	sameSpec := SameJSON(before.Spec, spec)
 	if sameSpec && maps.Equal(before.Labels, w.Labels) && before.DeletingSince == nil {
-		return refresh(ctx, q, w.Actor, before, syncing)
+		return refresh(ctx, q, w.Actor, before, governed)
 	}
 	p := db.UpdateObjectParams{
 		Kind: string(w.Key.Kind), Scope: w.Key.Scope, Name: w.Key.Name, Uid: before.UID,
-		Labels: labels, Generation: before.Generation, Spec: spec, Syncing: syncing,
+		Labels: labels, Generation: before.Generation, Spec: spec, Syncing: governed.Syncing,
 	}
 	if before.DeletingSince != nil { // a PUT over a delete makes a new object
 		if p.Uid, err = q.NewUID(ctx); err != nil {
@@ -231,13 +231,13 @@ func saveUpdate(ctx context.Context, q *db.Queries, p db.UpdateObjectParams, eve
 }
 
 // refresh repairs the syncing of an object that is declared as it is (M43).
-func refresh(ctx context.Context, q *db.Queries, actor string, o *fleet.Object, syncing json.RawMessage) (Written, error) {
-	if SameJSON(o.Syncing, syncing) {
+func refresh(ctx context.Context, q *db.Queries, actor string, o *fleet.Object, next Governed) (Written, error) {
+	if next.Same {
 		return Written{Before: o, After: o}, nil
 	}
 	after := *o
-	after.Syncing = syncing
-	err := RefreshSyncing(ctx, q, actor, []Refreshed{{o, syncing}})
+	after.Syncing = next.Syncing
+	_, err := RefreshSyncing(ctx, q, actor, []Refreshed{{o, next.Syncing}})
 	return Written{Before: o, After: &after, Changed: true}, err
 }
 

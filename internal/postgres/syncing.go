@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"slices"
 
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -11,10 +12,11 @@ import (
 )
 
 // Governed is an object as its policy holders have it: their policies in the order in which the first one governs, and
-// the syncing that follows from them.
+// the syncing that follows from them. Same: the object has this syncing.
 type Governed struct {
 	Policies []*fleet.MultiRegionPolicy
 	Syncing  json.RawMessage
+	Same     bool
 }
 
 // Govern computes the syncing of objects (M4). The caller holds their locks; those of all possible holders are taken
@@ -39,8 +41,10 @@ func (s *Store) governed(o *fleet.Object, over holders) (Governed, error) {
 	if err != nil {
 		return Governed{}, err
 	}
-	syncing, err := json.Marshal(decide.Syncing(o.Kind, cmp.Or(o.Owner(), s.Region), policies...))
-	return Governed{policies, syncing}, Failed("compute syncing", err)
+	was := o.SyncingNow()
+	next := decide.Syncing(o.Kind, cmp.Or(was.OwningRegion, s.Region), policies...)
+	b, err := json.Marshal(next)
+	return Governed{policies, b, was.OwningRegion == next.OwningRegion && slices.Equal(was.Regions, next.Regions)}, Failed("compute syncing", err)
 }
 
 // holders are what governs some objects.
@@ -142,31 +146,31 @@ func (h holders) over(service string, project fleet.ProjectName) []*fleet.MultiR
 
 // governOne computes the syncing of what a write declares, and refuses the write where the policy over it does not
 // allow it.
-func (s *Store) governOne(ctx context.Context, q *db.Queries, w Write, spec json.RawMessage, before *fleet.Object) (json.RawMessage, error) {
+func (s *Store) governOne(ctx context.Context, q *db.Queries, w Write, spec json.RawMessage, before *fleet.Object) (Governed, error) {
 	next := &fleet.Object{ObjectKey: w.Key, Project: w.Project, Service: w.Service, Spec: spec}
 	if before != nil {
 		next.Syncing = before.Syncing
 	}
 	over, err := readHolders(ctx, q, []*fleet.Object{next})
 	if err != nil {
-		return nil, err
+		return Governed{}, err
 	}
 	if before == nil {
 		if err := over.checkPlace(ctx, q, next); err != nil {
-			return nil, err
+			return Governed{}, err
 		}
 	}
 	governed, err := s.governed(next, over)
 	if err != nil {
-		return nil, err
+		return Governed{}, err
 	}
 	if before != nil && w.Key.Kind.Declared().Holder {
 		if own := governed.Policies[0]; own != nil && own.DefaultControlRegion != s.Region {
-			return nil, fleet.Errorf(fleet.IllegalState, "region %s controls %s; only a hand-over changes the control region", s.Region, w.Key).
+			return Governed{}, fleet.Errorf(fleet.IllegalState, "region %s controls %s; only a hand-over changes the control region", s.Region, w.Key).
 				At("/multiRegionPolicy/defaultControlRegion").WithHint("keep " + s.Region)
 		}
 	}
-	return governed.Syncing, decide.MayDeclare(w.Key, s.Region, governed.Policies...)
+	return governed, decide.MayDeclare(w.Key, s.Region, governed.Policies...)
 }
 
 // MayTurn refuses to have anything done with an object in a region where the policy over it does not allow writing it:
@@ -202,21 +206,20 @@ func (h holders) checkPlace(ctx context.Context, q *db.Queries, o *fleet.Object)
 	return nil
 }
 
-// RefreshSyncing writes the syncing of objects whose declared part stays as it is: neither ETag nor generation change,
-// but the feed shows it.
-func RefreshSyncing(ctx context.Context, q *db.Queries, actor string, refreshed []Refreshed) error {
-	p := db.RefreshSyncingParams{Actor: actor}
-	for _, r := range refreshed {
-		after := *r.Object
-		after.Syncing = r.Syncing
-		p.Uids, p.Syncings = append(p.Uids, r.Object.UID), append(p.Syncings, string(r.Syncing))
-		p.Befores, p.Afters = append(p.Befores, string(Declared(r.Object))), append(p.Afters, string(Declared(&after)))
-	}
-	return Failed("refresh syncing", q.RefreshSyncing(ctx, p))
-}
-
 // Refreshed is an object as it is, and its new syncing.
 type Refreshed struct {
 	Object  *fleet.Object
 	Syncing json.RawMessage
+}
+
+// RefreshSyncing writes the syncing of objects whose declared part stays as it is, and counts them: neither ETag nor
+// generation change, but the feed shows it.
+func RefreshSyncing(ctx context.Context, q *db.Queries, actor string, refreshed []Refreshed) (int64, error) {
+	p := db.RefreshSyncingParams{Actor: actor}
+	for _, r := range refreshed {
+		p.Uids = append(p.Uids, r.Object.UID)
+		p.Befores, p.Afters = append(p.Befores, string(r.Object.Syncing)), append(p.Afters, string(r.Syncing))
+	}
+	n, err := q.RefreshSyncing(ctx, p)
+	return n, Failed("refresh syncing", err)
 }

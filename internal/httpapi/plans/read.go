@@ -181,7 +181,7 @@ func (p *planned) read(raw []byte) error {
 	}
 	if m.Project != "" {
 		if row.NoProject {
-			return fleet.Errorf(fleet.Invalid, "a %s is in no project", row.Kind).At("/project")
+			return fleet.Errorf(fleet.Invalid, "objects of kind %s belong to no project", row.Title).At("/project")
 		}
 		if err := fleet.ValidateName("/project", m.Project); err != nil {
 			return err
@@ -189,7 +189,7 @@ func (p *planned) read(raw []byte) error {
 	}
 	if m.Service != "" {
 		if row.Holder {
-			return fleet.Errorf(fleet.Invalid, "a %s is in no service", row.Kind).At("/service")
+			return fleet.Errorf(fleet.Invalid, "objects of kind %s belong to no service", row.Title).At("/service")
 		}
 		if err := fleet.ValidateName("/service", m.Service); err != nil {
 			return err

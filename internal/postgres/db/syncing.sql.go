@@ -7,6 +7,7 @@ package db
 
 import (
 	"context"
+	"encoding/json"
 )
 
 const dropPolicyTurn = `-- name: DropPolicyTurn :exec
@@ -53,7 +54,7 @@ func (q *Queries) GetPolicyTurn(ctx context.Context, arg GetPolicyTurnParams) (P
 }
 
 const governedAfter = `-- name: GovernedAfter :many
-SELECT kind, scope, name, service FROM objects
+SELECT uid, kind, scope, name, service, syncing FROM objects
 WHERE project = $1 AND project <> 'default'
   AND (service, kind, scope, name) > ($2::text, $3::text, $4::text, $5::text)
   AND (NOT $6::boolean OR (service, kind, scope, name) <= ($7::text, $8::text, $9::text, $10::text))
@@ -77,10 +78,12 @@ type GovernedAfterParams struct {
 }
 
 type GovernedAfterRow struct {
+	Uid     string
 	Kind    string
 	Scope   string
 	Name    string
 	Service string
+	Syncing json.RawMessage
 }
 
 func (q *Queries) GovernedAfter(ctx context.Context, arg GovernedAfterParams) ([]GovernedAfterRow, error) {
@@ -106,10 +109,12 @@ func (q *Queries) GovernedAfter(ctx context.Context, arg GovernedAfterParams) ([
 	for rows.Next() {
 		var i GovernedAfterRow
 		if err := rows.Scan(
+			&i.Uid,
 			&i.Kind,
 			&i.Scope,
 			&i.Name,
 			&i.Service,
+			&i.Syncing,
 		); err != nil {
 			return nil, err
 		}
@@ -160,54 +165,15 @@ func (q *Queries) MovePolicyTurn(ctx context.Context, arg MovePolicyTurnParams) 
 	return result.RowsAffected(), nil
 }
 
-const objectsByKey = `-- name: ObjectsByKey :many
-SELECT o.uid, o.kind, o.api_version, o.project, o.scope, o.name, o.labels, o.generation, o.resource_version, o.spec, o.syncing, o.owner_epoch, o.created_by, o.created_at, o.updated_at, o.deleting_since, o.service, o.refreshed FROM (SELECT unnest($1::text[]) AS kind, unnest($2::text[]) AS scope, unnest($3::text[]) AS name) k
-JOIN LATERAL (SELECT x.uid, x.kind, x.api_version, x.project, x.scope, x.name, x.labels, x.generation, x.resource_version, x.spec, x.syncing, x.owner_epoch, x.created_by, x.created_at, x.updated_at, x.deleting_since, x.service, x.refreshed FROM objects x WHERE x.kind = k.kind AND x.scope = k.scope AND x.name = k.name OFFSET 0) o ON true
+const planInOrder = `-- name: PlanInOrder :exec
+SELECT set_config('enable_sort', 'off', true)
 `
 
-type ObjectsByKeyParams struct {
-	Kinds  []string
-	Scopes []string
-	Names  []string
-}
-
-func (q *Queries) ObjectsByKey(ctx context.Context, arg ObjectsByKeyParams) ([]Object, error) {
-	rows, err := q.db.Query(ctx, objectsByKey, arg.Kinds, arg.Scopes, arg.Names)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []Object
-	for rows.Next() {
-		var i Object
-		if err := rows.Scan(
-			&i.Uid,
-			&i.Kind,
-			&i.ApiVersion,
-			&i.Project,
-			&i.Scope,
-			&i.Name,
-			&i.Labels,
-			&i.Generation,
-			&i.ResourceVersion,
-			&i.Spec,
-			&i.Syncing,
-			&i.OwnerEpoch,
-			&i.CreatedBy,
-			&i.CreatedAt,
-			&i.UpdatedAt,
-			&i.DeletingSince,
-			&i.Service,
-			&i.Refreshed,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
+// The planner knows of few objects in a project, and would read and sort all that follow for each page: in this
+// transaction it follows the index.
+func (q *Queries) PlanInOrder(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, planInOrder)
+	return err
 }
 
 const projectUnder = `-- name: ProjectUnder :one
@@ -267,37 +233,42 @@ func (q *Queries) ReadHolders(ctx context.Context, arg ReadHoldersParams) ([]Hol
 	return items, nil
 }
 
-const refreshSyncing = `-- name: RefreshSyncing :exec
+const refreshSyncing = `-- name: RefreshSyncing :execrows
 WITH k AS MATERIALIZED (
-    SELECT unnest($1::text[])::uuid AS uid, unnest($2::text[])::jsonb AS syncing,
-           unnest($3::text[])::jsonb AS before, unnest($4::text[])::jsonb AS after),
+    SELECT unnest($1::text[])::uuid AS uid, unnest($2::text[])::jsonb AS before, unnest($3::text[])::jsonb AS after),
 appended AS (
     INSERT INTO events (era, type, kind, project, scope, name, uid, generation, actor, before, after)
-    SELECT r.era, 'updated', o.kind, o.project, o.scope, o.name, o.uid, o.generation, $5, k.before, k.after
+    SELECT r.era, 'updated', o.kind, o.project, o.scope, o.name, o.uid, o.generation, $4,
+           o.declared || jsonb_build_object('syncing', k.before), o.declared || jsonb_build_object('syncing', k.after)
     FROM region r CROSS JOIN k
-    JOIN LATERAL (SELECT x.uid, x.kind, x.api_version, x.project, x.scope, x.name, x.labels, x.generation, x.resource_version, x.spec, x.syncing, x.owner_epoch, x.created_by, x.created_at, x.updated_at, x.deleting_since, x.service, x.refreshed FROM objects x WHERE x.uid = k.uid OFFSET 0) o ON true
+    JOIN LATERAL (
+        SELECT x.uid, x.kind, x.api_version, x.project, x.scope, x.name, x.labels, x.generation, x.resource_version, x.spec, x.syncing, x.owner_epoch, x.created_by, x.created_at, x.updated_at, x.deleting_since, x.service, x.refreshed, jsonb_build_object('spec', x.spec, 'ownerEpoch', x.owner_epoch)
+               || CASE WHEN x.labels IN ('{}', 'null') THEN '{}' ELSE jsonb_build_object('labels', x.labels) END AS declared
+        FROM objects x WHERE x.uid = k.uid AND x.syncing = k.before OFFSET 0) o ON true
     RETURNING uid, seq)
-UPDATE objects o SET syncing = k.syncing, refreshed = a.seq FROM k JOIN appended a ON a.uid = k.uid WHERE o.uid = k.uid
+UPDATE objects o SET syncing = k.after, refreshed = a.seq FROM k JOIN appended a ON a.uid = k.uid WHERE o.uid = k.uid AND o.syncing = k.before
 `
 
 type RefreshSyncingParams struct {
-	Uids     []string
-	Syncings []string
-	Befores  []string
-	Afters   []string
-	Actor    string
+	Uids    []string
+	Befores []string
+	Afters  []string
+	Actor   string
 }
 
-// Each with its event. The declared part stays, and with it resource version, generation and time of the last change.
-func (q *Queries) RefreshSyncing(ctx context.Context, arg RefreshSyncingParams) error {
-	_, err := q.db.Exec(ctx, refreshSyncing,
+// Each with its event. The declared part stays, and with it resource version, generation and time of the last change. What
+// has another syncing than it had was written in between, which computed it.
+func (q *Queries) RefreshSyncing(ctx context.Context, arg RefreshSyncingParams) (int64, error) {
+	result, err := q.db.Exec(ctx, refreshSyncing,
 		arg.Uids,
-		arg.Syncings,
 		arg.Befores,
 		arg.Afters,
 		arg.Actor,
 	)
-	return err
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const usesOfOrganization = `-- name: UsesOfOrganization :one

@@ -56,13 +56,13 @@ func (r *batchRelease) write(ctx context.Context) error {
 func (r *batchRelease) changeSpecs(ctx context.Context) error {
 	p := db.ChangeSpecsParams{Site: string(r.in.Site), Actor: r.in.Actor}
 	for _, c := range r.claims {
-		syncing := r.governed[c.Name].Syncing
-		if c.Release == nil || c.Generation == c.Object.Generation && postgres.SameJSON(c.Object.Syncing, syncing) {
+		governed := r.governed[c.Name]
+		if c.Release == nil || c.Generation == c.Object.Generation && governed.Same {
 			continue
 		}
 		after := *c.Object
-		after.Spec, after.Syncing = c.Spec, syncing
-		p.Syncings = append(p.Syncings, string(syncing))
+		after.Spec, after.Syncing = c.Spec, governed.Syncing
+		p.Syncings = append(p.Syncings, string(governed.Syncing))
 		p.Names, p.Generations = append(p.Names, c.Name), append(p.Generations, c.Generation)
 		p.Specs = append(p.Specs, string(c.Spec))
 		p.Befores, p.Afters = append(p.Befores, string(postgres.Declared(c.Object))), append(p.Afters, string(postgres.Declared(&after)))

@@ -287,3 +287,18 @@ func TestPolicyWaitsForWritersUnderIt(t *testing.T) {
 	b.apply(redKey)
 	b.syncing(poolKey("a"), here)
 }
+
+// M4: what belongs to the project default costs no statement and no lock of a holder: there is no database here.
+func TestDefaultCostsNoQuery(t *testing.T) {
+	t.Parallel()
+	s := &postgres.Store{Region: here}
+	of := func(key fleet.ObjectKey) *fleet.Object {
+		return &fleet.Object{ObjectKey: key, Project: fleet.DefaultProject, Spec: []byte(`{}`), Syncing: []byte(alone())}
+	}
+	governed, err := s.Govern(t.Context(), nil, of(poolKey("a")), of(stores.PressKey), of(fleet.TemplateKey("t")), of(web), of(acme), of(fleet.ProjectKey(fleet.DefaultProject)))
+	require.NoError(t, err)
+	for _, g := range governed {
+		require.True(t, g.Same)
+		require.JSONEq(t, alone(), string(g.Syncing))
+	}
+}

@@ -3,6 +3,7 @@ package policies
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -44,16 +45,65 @@ func (s *Store) AskPolicy(ctx context.Context, in PolicyRequest) (postgres.Opera
 
 // ApplyPolicyPage refreshes the syncing of the next objects that a holder governs, in one transaction with the position
 // of the turn. Its outbox row goes only with the end of the turn: until then the relay wakes the entity again.
+//
+// Holders among the objects get a transaction each, before the page: their locks come after those of other objects
+// everywhere, and a page takes none of them alone.
 func (s *Store) ApplyPolicyPage(ctx context.Context, v fleet.PolicyVisit) (fleet.PolicyTurn, error) {
-	var out fleet.PolicyTurn
-	err := s.Tx(ctx, "apply the policy of "+v.Holder().String(), func(q *db.Queries) error {
-		out = fleet.PolicyTurn{}
-		p := &page{s: s, q: q, visit: v}
-		err := p.apply(ctx)
-		out = p.turn()
+	done, refreshed := map[fleet.ObjectKey]bool{}, int64(0)
+	for {
+		p := &page{}
+		err := s.Tx(ctx, "apply the policy of "+v.Holder().String(), func(q *db.Queries) error {
+			p = &page{s: s, q: q, visit: v, above: done, refreshed: refreshed}
+			return p.apply(ctx)
+		})
+		if err != nil || len(p.holders) == 0 {
+			return p.turn(), err
+		}
+		for _, key := range p.holders {
+			n, err := s.refreshHolder(ctx, key)
+			if err != nil {
+				return p.turn(), err
+			}
+			done[key], refreshed = true, refreshed+n
+		}
+	}
+}
+
+// refreshHolder refreshes the syncing of one policy holder, as a write of it would.
+func (s *Store) refreshHolder(ctx context.Context, key fleet.ObjectKey) (refreshed int64, err error) {
+	err = s.Tx(ctx, "refresh "+key.String(), func(q *db.Queries) error {
+		refreshed = 0
+		if err := postgres.Lock(ctx, q, []fleet.ObjectKey{key}); err != nil {
+			return err
+		}
+		o, err := postgres.Find(ctx, q, key)
+		if err != nil || o == nil {
+			return err
+		}
+		refreshed, err = s.refresh(ctx, q, []*fleet.Object{o})
 		return err
 	})
-	return out, err
+	return refreshed, err
+}
+
+// refresh writes the syncing of those objects that differ and that this region owns, each with its event. Nothing is
+// delivered and no generation rises. The caller holds their locks.
+func (s *Store) refresh(ctx context.Context, q *db.Queries, objects []*fleet.Object) (int64, error) {
+	objects = slices.DeleteFunc(objects, func(o *fleet.Object) bool { return o.CheckOwner(s.Region) != nil })
+	governed, err := s.Govern(ctx, q, objects...)
+	if err != nil {
+		return 0, err
+	}
+	var refreshed []postgres.Refreshed
+	for i, o := range objects {
+		if !governed[i].Same {
+			refreshed = append(refreshed, postgres.Refreshed{Object: o, Syncing: governed[i].Syncing})
+		}
+	}
+	if len(refreshed) == 0 {
+		return 0, nil
+	}
+	return postgres.RefreshSyncing(ctx, q, postgres.RegionActor, refreshed)
 }
 
 // place is an object in the order in which a policy is applied; the zero value is before all.
@@ -83,6 +133,8 @@ type page struct {
 	at, began          place
 	wrapped, done      bool
 	visited, refreshed int64
+	above              map[fleet.ObjectKey]bool // holders that were refreshed before
+	holders            []fleet.ObjectKey        // that are in this page, and were not
 }
 
 func (p *page) turn() fleet.PolicyTurn {
@@ -161,7 +213,7 @@ func (p *page) visitPage(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := p.refresh(ctx, keys); err != nil {
+	if err := p.refresh(ctx, project, keys); err != nil {
 		return err
 	}
 	p.visited = int64(len(keys))
@@ -230,47 +282,37 @@ func (p *page) keys(ctx context.Context, project string) ([]db.GovernedAfterRow,
 	if p.visit.Kind == fleet.KindService {
 		in.Within = p.visit.Name
 	}
+	if err := p.q.PlanInOrder(ctx); err != nil {
+		return nil, postgres.Failed("read what the policy governs", err)
+	}
 	keys, err := p.q.GovernedAfter(ctx, in)
 	return keys, postgres.Failed("read what the policy governs", err)
 }
 
-// refresh writes the syncing of those that differ, each with its event. Nothing is delivered and no generation rises.
-func (p *page) refresh(ctx context.Context, keys []db.GovernedAfterRow) error {
-	if len(keys) == 0 {
-		return nil
+// refresh locks the objects of a page and refreshes them, unless a holder among them has to come first.
+func (p *page) refresh(ctx context.Context, project string, rows []db.GovernedAfterRow) error {
+	locks := make(map[int64]bool, len(rows))
+	objects := make([]*fleet.Object, 0, len(rows))
+	for _, r := range rows {
+		key := fleet.ObjectKey{Kind: fleet.ObjectKind(r.Kind), Scope: r.Scope, Name: r.Name}
+		switch {
+		case !key.Kind.Declared().Holder:
+			locks[postgres.LockID(key)] = false
+			objects = append(objects, &fleet.Object{ObjectKey: key, UID: r.Uid, Project: fleet.ProjectName(project), Service: r.Service, Syncing: r.Syncing})
+		case !p.above[key]:
+			p.holders = append(p.holders, key)
+		}
 	}
-	locks := make(map[int64]bool, len(keys))
-	var in db.ObjectsByKeyParams
-	for _, k := range keys {
-		locks[postgres.LockID(fleet.ObjectKey{Kind: fleet.ObjectKind(k.Kind), Scope: k.Scope, Name: k.Name})] = false
-		in.Kinds, in.Scopes, in.Names = append(in.Kinds, k.Kind), append(in.Scopes, k.Scope), append(in.Names, k.Name)
+	if len(p.holders) > 0 {
+		return postgres.ErrRollback
+	}
+	if len(objects) == 0 {
+		return nil
 	}
 	if err := postgres.LockKeys(ctx, p.q, locks); err != nil {
 		return err
 	}
-	rows, err := p.q.ObjectsByKey(ctx, in)
-	if err != nil {
-		return postgres.Failed("read objects", err)
-	}
-	objects := make([]*fleet.Object, 0, len(rows))
-	for _, r := range rows {
-		if o := postgres.ObjectOf(r); o.CheckOwner(p.s.Region) == nil {
-			objects = append(objects, &o)
-		}
-	}
-	governed, err := p.s.Govern(ctx, p.q, objects...)
-	if err != nil {
-		return err
-	}
-	var refreshed []postgres.Refreshed
-	for i, o := range objects {
-		if !postgres.SameJSON(o.Syncing, governed[i].Syncing) {
-			refreshed = append(refreshed, postgres.Refreshed{Object: o, Syncing: governed[i].Syncing})
-		}
-	}
-	p.refreshed = int64(len(refreshed))
-	if len(refreshed) == 0 {
-		return nil
-	}
-	return postgres.RefreshSyncing(ctx, p.q, postgres.RegionActor, refreshed)
+	n, err := p.s.refresh(ctx, p.q, objects)
+	p.refreshed += n
+	return err
 }

@@ -1,6 +1,7 @@
 package policies_test
 
 import (
+	"context"
 	"sync"
 	"testing"
 
@@ -8,6 +9,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/db"
 	"github.com/holdfast-io/holdfast/internal/postgres/policies"
 	"github.com/holdfast-io/holdfast/internal/testkit/stores"
 )
@@ -215,4 +217,58 @@ func TestAskPolicy(t *testing.T) {
 	require.True(t, b.page(redKey).Done)
 	require.Equal(t, []any{fleet.OperationFailed, "not_found"}, []any{b.Operation(fourth.ID).State, b.Operation(fourth.ID).Reason})
 	require.Empty(t, b.wakes())
+}
+
+// M36: a page reads its own objects, not all that follow: else a turn takes the square of their number.
+func TestPageReadsItsObjectsOnly(t *testing.T) {
+	t.Parallel()
+	b := bare(t)
+	b.project("", nil)
+	b.pools(3000)
+	tx, err := b.Raw.Begin(t.Context())
+	require.NoError(t, err)
+	defer tx.Rollback(t.Context())                                                                     //nolint:errcheck // it only read
+	for _, setting := range []string{"plan_cache_mode = force_generic_plan", "enable_seqscan = off"} { // as the store has it
+		_, err := tx.Exec(t.Context(), "SET LOCAL "+setting)
+		require.NoError(t, err)
+	}
+	q := db.New(tx)
+	require.NoError(t, q.PlanInOrder(t.Context()))
+	rows, err := q.GovernedAfter(t.Context(), db.GovernedAfterParams{Project: "red", Kind: "pool", Name: "p-1000", MaxRows: 500})
+	require.NoError(t, err)
+	require.Len(t, rows, 500)
+	require.Equal(t, "p-1500", rows[499].Name)
+	var read int64
+	require.NoError(t, tx.QueryRow(t.Context(), `SELECT idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'objects'`).Scan(&read))
+	require.LessOrEqual(t, read, int64(501))
+}
+
+// X23: a page holds the lock of no holder alone while it waits for another object: writers of that one wait for the
+// holder's.
+func TestPageAndWriterDoNotBlockEachOther(t *testing.T) {
+	t.Parallel()
+	b := bare(t)
+	b.project("", nil)
+	name := "a"
+	for postgres.LockID(poolKey(name)) < postgres.LockID(redKey) { // locks are taken in their order
+		name += "a"
+	}
+	b.pool(name, "")
+	b.project("", policyOf(here, "us"))
+	tx, err := b.Raw.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), `SELECT pg_advisory_xact_lock($1)`, postgres.LockID(poolKey(name)))
+	require.NoError(t, err)
+	paged := stores.Background(func() (fleet.PolicyTurn, error) {
+		return b.ApplyPolicyPage(context.Background(), fleet.PolicyVisit{Kind: redKey.Kind, Name: redKey.Name, Run: stores.Run1})
+	})
+	b.WaitsForLock(1)
+	var free bool
+	require.NoError(t, tx.QueryRow(t.Context(), `SELECT pg_try_advisory_xact_lock_shared($1)`, postgres.LockID(redKey)).Scan(&free))
+	require.True(t, free)
+	require.NoError(t, tx.Rollback(t.Context()))
+	turn, err := paged()
+	require.NoError(t, err)
+	require.True(t, turn.Done)
+	b.syncing(poolKey(name), here, "us")
 }

@@ -4,18 +4,22 @@ SELECT o.kind, o.name, o.project, o.spec
 FROM (SELECT unnest(@kinds::text[]) AS kind, unnest(@names::text[]) AS name) k
 JOIN LATERAL (SELECT x.* FROM holders x WHERE x.kind = k.kind AND x.name = k.name OFFSET 0) o ON true;
 
--- Each with its event. The declared part stays, and with it resource version, generation and time of the last change.
--- name: RefreshSyncing :exec
+-- Each with its event. The declared part stays, and with it resource version, generation and time of the last change. What
+-- has another syncing than it had was written in between, which computed it.
+-- name: RefreshSyncing :execrows
 WITH k AS MATERIALIZED (
-    SELECT unnest(@uids::text[])::uuid AS uid, unnest(@syncings::text[])::jsonb AS syncing,
-           unnest(@befores::text[])::jsonb AS before, unnest(@afters::text[])::jsonb AS after),
+    SELECT unnest(@uids::text[])::uuid AS uid, unnest(@befores::text[])::jsonb AS before, unnest(@afters::text[])::jsonb AS after),
 appended AS (
     INSERT INTO events (era, type, kind, project, scope, name, uid, generation, actor, before, after)
-    SELECT r.era, 'updated', o.kind, o.project, o.scope, o.name, o.uid, o.generation, @actor, k.before, k.after
+    SELECT r.era, 'updated', o.kind, o.project, o.scope, o.name, o.uid, o.generation, @actor,
+           o.declared || jsonb_build_object('syncing', k.before), o.declared || jsonb_build_object('syncing', k.after)
     FROM region r CROSS JOIN k
-    JOIN LATERAL (SELECT x.* FROM objects x WHERE x.uid = k.uid OFFSET 0) o ON true
+    JOIN LATERAL (
+        SELECT x.*, jsonb_build_object('spec', x.spec, 'ownerEpoch', x.owner_epoch)
+               || CASE WHEN x.labels IN ('{}', 'null') THEN '{}' ELSE jsonb_build_object('labels', x.labels) END AS declared
+        FROM objects x WHERE x.uid = k.uid AND x.syncing = k.before OFFSET 0) o ON true
     RETURNING uid, seq)
-UPDATE objects o SET syncing = k.syncing, refreshed = a.seq FROM k JOIN appended a ON a.uid = k.uid WHERE o.uid = k.uid;
+UPDATE objects o SET syncing = k.after, refreshed = a.seq FROM k JOIN appended a ON a.uid = k.uid WHERE o.uid = k.uid AND o.syncing = k.before;
 
 -- A turn that is under way continues where it is: one that is restarted has to come round to there again.
 -- name: WantPolicyTurn :exec
@@ -47,17 +51,18 @@ WHERE kind = 'project' AND name > @after::text AND (@until::text = '' OR name <=
   AND spec ->> 'organization' = @organization::text
 ORDER BY name LIMIT 1;
 
+-- The planner knows of few objects in a project, and would read and sort all that follow for each page: in this
+-- transaction it follows the index.
+-- name: PlanInOrder :exec
+SELECT set_config('enable_sort', 'off', true);
+
 -- name: GovernedAfter :many
-SELECT kind, scope, name, service FROM objects
+SELECT uid, kind, scope, name, service, syncing FROM objects
 WHERE project = @project AND project <> 'default'
   AND (service, kind, scope, name) > (@service::text, @kind::text, @scope::text, @name::text)
   AND (NOT @bounded::boolean OR (service, kind, scope, name) <= (@until_service::text, @until_kind::text, @until_scope::text, @until_name::text))
   AND (@within::text = '' OR service = @within)
 ORDER BY service, kind, scope, name LIMIT @max_rows;
-
--- name: ObjectsByKey :many
-SELECT o.* FROM (SELECT unnest(@kinds::text[]) AS kind, unnest(@scopes::text[]) AS scope, unnest(@names::text[]) AS name) k
-JOIN LATERAL (SELECT x.* FROM objects x WHERE x.kind = k.kind AND x.scope = k.scope AND x.name = k.name OFFSET 0) o ON true;
 
 -- What still names a service, by kind.
 -- name: UsesOfService :many
