@@ -87,12 +87,20 @@ func (n *Network) round(ctx context.Context) {
 			if ctx.Err() != nil {
 				return
 			}
+			n.calls.WithLabelValues(string(p.Name), outcome(err)).Inc()
 			if err := n.opt.Store.SawPeer(ctx, p.Name, problemOf(err)); err != nil {
 				n.opt.Log.WarnContext(ctx, "record a call to a peer", "peer", p.Name, "error", err)
 			}
 		})
 	}
 	all.Wait()
+}
+
+func outcome(err error) string {
+	if err != nil {
+		return string(fleet.KindOf(err))
+	}
+	return "ok"
 }
 
 func problemOf(err error) string {

@@ -87,7 +87,7 @@ func (n *Network) serveKnown(w http.ResponseWriter, r *http.Request, peer fleet.
 	n.mux.ServeHTTP(w, r.WithContext(ctx))
 }
 
-// cut ends the calls of peers that are not enabled any more.
+// cut ends the calls of peers that are not enabled any more, and the idle connections to them.
 func (n *Network) cut(enabled []Peer) {
 	may := map[fleet.RegionName]bool{}
 	for _, p := range enabled {
@@ -98,6 +98,12 @@ func (n *Network) cut(enabled []Peer) {
 	for call := range n.running {
 		if !may[call.peer] {
 			call.cancel()
+		}
+	}
+	for name, l := range n.links {
+		if !may[name] {
+			l.client.CloseIdleConnections()
+			delete(n.links, name)
 		}
 	}
 }

@@ -41,7 +41,7 @@ func (s *server) openPeers(ctx context.Context) error {
 		return err
 	}
 	s.peers, err = peers.Open(ctx, peers.Options{
-		Identity: id, Address: cfg.URL, Store: s.store, Every: s.cfg.Timing.Peers, Log: s.log, Refuse: s.refusals.Refuse,
+		Identity: id, Address: cfg.URL, Store: s.store, Every: s.cfg.Timing.Peers, Metrics: s.registry, Log: s.log, Refuse: s.refusals.Refuse,
 		Dial: cfg.dial(), Failpoint: s.cfg.Failpoint,
 	})
 	return err

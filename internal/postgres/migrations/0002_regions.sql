@@ -31,3 +31,4 @@ CREATE TABLE region_invitations (
     used_by    bytea       CHECK (octet_length(used_by) = 32),
     CHECK ((used_at IS NULL) = (used_by IS NULL))
 );
+CREATE INDEX region_invitations_newest ON region_invitations (created_at DESC, id DESC);

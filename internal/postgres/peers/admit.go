@@ -20,6 +20,11 @@ type Invitation struct {
 	CreatedBy string
 	CreatedAt time.Time
 	ExpiresAt time.Time
+	UsedAt    *time.Time
+}
+
+func invitationOf(r db.RegionInvitation) Invitation {
+	return Invitation{r.ID, r.Hash, fleet.RegionName(r.Region), r.CreatedBy, r.CreatedAt, r.ExpiresAt, r.UsedAt}
 }
 
 // Invite stores the hash of an invitation's token.
@@ -35,10 +40,27 @@ func (s *Store) Invite(ctx context.Context, in Invitation, life time.Duration) (
 	row, err := s.Q.InsertInvitation(ctx, db.InsertInvitationParams{
 		ID: id, Hash: in.Hash, Region: string(in.Region), CreatedBy: in.CreatedBy, Seconds: life.Seconds(),
 	})
-	if err != nil {
-		return in, postgres.Failed("store the invitation", err)
+	return invitationOf(row), postgres.Failed("store the invitation", err)
+}
+
+// ListInvitations lists newest first, after a place ("" is the start).
+func (s *Store) ListInvitations(ctx context.Context, after postgres.Place, limit int32) ([]Invitation, error) {
+	after = after.OrStart()
+	rows, err := s.Q.ListInvitations(ctx, db.ListInvitationsParams{BeforeAt: after.At, BeforeID: after.ID, MaxRows: limit})
+	out := make([]Invitation, len(rows))
+	for i, r := range rows {
+		out[i] = invitationOf(r)
 	}
-	return Invitation{row.ID, row.Hash, fleet.RegionName(row.Region), row.CreatedBy, row.CreatedAt, row.ExpiresAt}, nil
+	return out, postgres.Failed("list invitations", err)
+}
+
+// DeleteInvitation voids an invitation; a region that used it stays a member.
+func (s *Store) DeleteInvitation(ctx context.Context, id string) error {
+	n, err := s.Q.DeleteInvitation(ctx, id)
+	if err == nil && n == 0 {
+		return postgres.OrNotFound(nil, "region invitation", id, "holdfast region invitation list")
+	}
+	return postgres.Failed("delete the invitation", err)
 }
 
 // Signer is this region's name with its key.
