@@ -344,6 +344,10 @@ func (m *mesh) otherKey(t *testing.T) {
 		_, err := m.regions[at].api.RemoveRegion(t.Context(), "us", api.Mutation{})
 		require.NoError(t, err)
 	}
-	require.NoError(t, m.join(t.Context(), "us", eu, m.invite(t, "eu", "us")))
+	var invitation api.Token // as an operator would
+	newCLI(t, m.regions["eu"]).json(t, &invitation, cliOK, "region", "invite", "us", "--ttl", "5m")
+	out, _ := newCLI(t, us).call(t, cliOK, "region", "join", eu, "--token", invitation.Token)
+	require.Contains(t, out, "eu")
+	require.NotContains(t, out, invitation.Token)
 	m.meshed(t)
 }
