@@ -107,8 +107,9 @@ func problemOf(err error) string {
 	if err == nil {
 		return ""
 	}
-	text := strings.ToValidUTF8(err.Error(), "?")
-	return text[:min(len(text), maxProblem)]
+	text := err.Error()
+	text = strings.ToValidUTF8(text[:min(len(text), maxProblem)], "")
+	return strings.ReplaceAll(text, "\x00", "?") // Postgres stores none
 }
 
 // ask takes the records of one peer.

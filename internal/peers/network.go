@@ -82,9 +82,6 @@ func (p Peer) URL(path string) string { return p.Address + path }
 
 // Open makes the network of a region and stores its own record.
 func Open(ctx context.Context, o Options) (*Network, error) {
-	if err := fleet.ValidatePeerAddress("peers-url", o.Address); err != nil {
-		return nil, err
-	}
 	if o.Dial == nil {
 		o.Dial = (&net.Dialer{Timeout: dialLimit, KeepAlive: keepAlive}).DialContext
 	}

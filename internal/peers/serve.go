@@ -8,6 +8,7 @@ import (
 	"net/http"
 
 	"github.com/holdfast-io/holdfast/internal/audit"
+	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	store "github.com/holdfast-io/holdfast/internal/postgres/peers"
@@ -108,33 +109,40 @@ func (n *Network) cut(enabled []Peer) {
 	}
 }
 
-// caller finds the member with a key. One that brings a newer record than the stored one has it checked first.
+// caller finds the member with a key. The record that it brings is checked first, and stored if it is newer.
 func (n *Network) caller(r *http.Request, key ed25519.PublicKey) (*store.Member, error) {
-	m, err := n.withKey(r.Context(), key)
+	all, err := n.opt.Store.Members(r.Context())
 	if err != nil {
 		return nil, err
 	}
+	m := withKey(all, key)
 	own, brought := recordOf(r)
-	news := brought && own.Key.Equal(key) && (m == nil || own.Number > m.Number || !m.Removed && own.AddressNumber > m.AddressNumber)
-	if !news {
+	if !brought || !own.Key.Equal(key) {
 		return m, nil
 	}
-	decisions, err := n.opt.Store.TakeMembers(r.Context(), []fleet.MemberRecord{own})
-	if err != nil {
+	known := make([]fleet.RegionMember, len(all))
+	for i, m := range all {
+		known[i] = m.RegionMember
+	}
+	decisions := decide.Members(known, []fleet.MemberRecord{own})
+	n.report("?key:"+fingerprint(key), decisions)
+	if decisions[0].Do != decide.MemberTake {
+		return m, nil
+	}
+	if _, err := n.opt.Store.TakeMembers(r.Context(), []fleet.MemberRecord{own}); err != nil {
 		return nil, err
 	}
-	n.report("?key:"+fingerprint(key), decisions)
-	return n.withKey(r.Context(), key)
+	all, err = n.opt.Store.Members(r.Context())
+	return withKey(all, key), err
 }
 
-func (n *Network) withKey(ctx context.Context, key ed25519.PublicKey) (*store.Member, error) {
-	all, err := n.opt.Store.Members(ctx)
+func withKey(all []store.Member, key ed25519.PublicKey) *store.Member {
 	for i, m := range all {
 		if m.Key.Equal(key) && !m.Self {
-			return &all[i], err
+			return &all[i]
 		}
 	}
-	return nil, err
+	return nil
 }
 
 // recordOf reads the record that a caller brings.

@@ -71,12 +71,11 @@ type Signer struct {
 
 // Admit makes the region that shows an invitation's token a member. The same key may repeat it.
 func (s *Store) Admit(ctx context.Context, tokenHash []byte, r fleet.MemberRecord, by Signer) error {
+	if _, err := usable(ctx, s.Q, tokenHash, r); err != nil { // strangers take no lock
+		return postgres.Failed("read the invitation", err)
+	}
 	return s.change(ctx, "admit the region", func(q *db.Queries, known []fleet.RegionMember) error {
-		in, err := q.ValidInvitation(ctx, tokenHash)
-		if postgres.NoRows(err) || err == nil && in.UsedBy != nil && !bytes.Equal(in.UsedBy, r.Key) {
-			return fleet.Errorf(fleet.Unauthenticated, "the invitation is unknown, used or expired").At("/token").
-				WithHint("make a new one on the admitting region: holdfast region invite NAME")
-		}
+		in, err := usable(ctx, q, tokenHash, r)
 		if err != nil {
 			return err
 		}
@@ -89,6 +88,16 @@ func (s *Store) Admit(ctx context.Context, tokenHash []byte, r fleet.MemberRecor
 		}
 		return q.UseInvitation(ctx, db.UseInvitationParams{ID: in.ID, UsedBy: r.Key})
 	})
+}
+
+// usable finds the invitation of a token that nobody else has used.
+func usable(ctx context.Context, q *db.Queries, tokenHash []byte, r fleet.MemberRecord) (db.RegionInvitation, error) {
+	in, err := q.ValidInvitation(ctx, tokenHash)
+	if postgres.NoRows(err) || err == nil && in.UsedBy != nil && !bytes.Equal(in.UsedBy, r.Key) {
+		return in, fleet.Errorf(fleet.Unauthenticated, "the invitation is unknown, used or expired").At("/token").
+			WithHint("make a new one on the admitting region: holdfast region invite NAME")
+	}
+	return in, err
 }
 
 // vouch signs a region's name and key, and stores the record. A known one keeps its admission.
