@@ -42,7 +42,7 @@ type Options struct {
 	Store   membership
 	// Every is the mean time between two calls to a peer for its members.
 	Every time.Duration
-	// Metrics is where the network's metrics go.
+	// Metrics is where the network's metrics go; nil keeps them.
 	Metrics prometheus.Registerer
 	Log     *slog.Logger
 	Refuse  func(audit.Refusal)
@@ -84,6 +84,9 @@ func (p Peer) URL(path string) string { return p.Address + path }
 func Open(ctx context.Context, o Options) (*Network, error) {
 	if o.Dial == nil {
 		o.Dial = (&net.Dialer{Timeout: dialLimit, KeepAlive: keepAlive}).DialContext
+	}
+	if o.Metrics == nil {
+		o.Metrics = prometheus.NewRegistry()
 	}
 	if o.Failpoint == nil {
 		o.Failpoint = func(string) {}
