@@ -10,6 +10,17 @@ func (c *Client) InviteRegion(ctx context.Context, in RegionInvitation, m Mutati
 	return c.createToken(ctx, writeCall(http.MethodPost, m, in, "region-invitations"))
 }
 
+// RegionInvitations lists invitations, without their secret.
+func (c *Client) RegionInvitations(ctx context.Context, p Page) (List[Token], error) {
+	return c.listTokens(ctx, readCall(p.query(), "region-invitations"))
+}
+
+// RevokeRegionInvitation voids an invitation; a region that used it stays a member.
+func (c *Client) RevokeRegionInvitation(ctx context.Context, id string, m Mutation) error {
+	_, err := c.do(ctx, writeCall(http.MethodDelete, m, nil, "region-invitations", id), nil)
+	return err
+}
+
 // JoinRegion makes this region a member through another one, and returns that one.
 func (c *Client) JoinRegion(ctx context.Context, in RegionJoin, m Mutation) (Object, error) {
 	return c.turnRegion(ctx, m, in, "join")

@@ -6,7 +6,8 @@ const devFile = "dev.json"
 type devDoc struct {
 	Region    string       `json:"region"`
 	API       string       `json:"api"`
-	Link      string       `json:"link"` // host:port
+	Link      string       `json:"link"`            // host:port
+	Peers     string       `json:"peers,omitempty"` // host:port, with several regions
 	Temporal  string       `json:"temporal"`
 	Namespace string       `json:"namespace"`
 	Web       string       `json:"web"`

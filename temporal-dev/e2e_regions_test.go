@@ -77,8 +77,8 @@ func (m *mesh) waits(t *testing.T, what, at, of string, so func(*api.RegionStatu
 }
 
 func isReached(s *api.RegionStatus) bool   { return s != nil && s.Reachable }
-func isCut(s *api.RegionStatus) bool { return s != nil && !s.Reachable && s.Problem != "" }
-func isForgotten(s *api.RegionStatus) bool   { return s == nil }
+func isCut(s *api.RegionStatus) bool       { return s != nil && !s.Reachable && s.Problem != "" }
+func isForgotten(s *api.RegionStatus) bool { return s == nil }
 
 func (m *mesh) meshed(t *testing.T) {
 	t.Helper()
@@ -103,9 +103,9 @@ func (m *mesh) peersURL(t *testing.T, region string) string {
 	return status.Address
 }
 
-func (m *mesh) invite(t *testing.T, at, region string, seconds int64) string {
+func (m *mesh) invite(t *testing.T, at, region string) string {
 	t.Helper()
-	token, err := m.regions[at].api.InviteRegion(t.Context(), api.RegionInvitation{Name: region, Seconds: seconds}, api.Mutation{})
+	token, err := m.regions[at].api.InviteRegion(t.Context(), api.RegionInvitation{Name: region}, api.Mutation{})
 	require.NoError(t, err)
 	return token.Token
 }
@@ -115,17 +115,17 @@ func (m *mesh) join(ctx context.Context, region, address, token string) error {
 	return err
 }
 
-// remove has all regions forget one, and that one all of them.
+// remove has all other regions forget one.
 func (m *mesh) remove(t *testing.T, name string) {
 	t.Helper()
-	for other := range m.regions {
+	for other, s := range m.regions {
 		if other == name {
 			continue
 		}
-		for at, of := range map[string]string{other: name, name: other} {
-			_, err := m.regions[at].api.RemoveRegion(t.Context(), of, api.Mutation{})
-			require.NoError(t, err)
-		}
+		_, err := s.api.RemoveRegion(t.Context(), name, api.Mutation{})
+		require.NoError(t, err)
+		m.waits(t, "forgotten", other, name, isForgotten)
+		m.waits(t, "refused", name, other, func(s *api.RegionStatus) bool { return s != nil && strings.HasPrefix(s.Problem, "removed: ") })
 	}
 }
 
@@ -202,24 +202,26 @@ func (m *mesh) refused(t *testing.T, at, reason, identity string) {
 
 func (m *mesh) badTokens(t *testing.T) {
 	eu := m.peersURL(t, "eu")
-	expired := m.invite(t, "eu", "us", 1)
+	made, err := m.regions["eu"].api.InviteRegion(t.Context(), api.RegionInvitation{Name: "us", Seconds: 1}, api.Mutation{})
+	require.NoError(t, err)
+	expired := made.Token
 	waitFor(t, "the invitation expires", func(ctx context.Context) error {
-		n, err := m.regions["eu"].count(ctx, `SELECT count(*) FROM region_invitations WHERE region = 'us' AND expires_at > now()`)
+		n, err := m.regions["eu"].count(ctx, `SELECT count(*) FROM region_invitations WHERE id = $1 AND expires_at > now()`, made.ID)
 		if err == nil && n > 0 {
 			err = errNotYet
 		}
 		return err
 	})
-	used := m.invite(t, "eu", "us", 0)
+	used := m.invite(t, "eu", "us")
 	require.NoError(t, m.join(t.Context(), "us", eu, used), "a known region may join again")
 	for name, token := range map[string]string{
-		"expired": expired, "of another region": m.invite(t, "us", "ap", 0), "for another region": m.invite(t, "eu", "br", 0), "none": "x",
+		"expired": expired, "of another region": m.invite(t, "us", "ap"), "for another region": m.invite(t, "eu", "br"), "none": "x",
 	} {
 		err := m.join(t.Context(), "us", eu, token)
 		require.Error(t, err, name)
 		require.NotContains(t, err.Error(), token+" ", name)
 	}
-	err := m.join(t.Context(), "ap", eu, used)
+	err = m.join(t.Context(), "ap", eu, used)
 	require.Equal(t, fleet.Invalid, fleet.KindOf(err), "%v", err)
 	m.meshed(t)
 }
@@ -308,11 +310,7 @@ func (m *mesh) peersOf(t *testing.T, region string) (rows string) {
 func (m *mesh) killedJoins(t *testing.T) {
 	for _, at := range []struct{ region, step string }{{"ap", "region_admitted"}, {"us", "region_answered"}} {
 		m.remove(t, "us")
-		for _, other := range []string{"eu", "ap"} {
-			m.waits(t, "forgotten", other, "us", isForgotten)
-			m.waits(t, "forgotten", "us", other, isForgotten)
-		}
-		address, token := m.peersURL(t, "ap"), m.invite(t, "ap", "us", 0)
+		address, token := m.peersURL(t, "ap"), m.invite(t, "ap", "us")
 		fired := m.regions[at.region].arm(t, at.region+"/"+serverName, at.step)
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		_ = m.join(ctx, "us", address, token) // it, or a repeat by the client, meets the killed server
@@ -335,7 +333,7 @@ func (m *mesh) otherKey(t *testing.T) {
 	us.kill(t, "us/"+serverName)
 	eu := m.peersURL(t, "eu")
 	waitFor(t, "eu refuses the new key", func(ctx context.Context) error {
-		err := m.join(ctx, "us", eu, m.invite(t, "eu", "us", 0))
+		err := m.join(ctx, "us", eu, m.invite(t, "eu", "us"))
 		if fleet.KindOf(err) == fleet.Conflict && strings.Contains(err.Error(), "known with another key") {
 			return nil
 		}
@@ -346,6 +344,10 @@ func (m *mesh) otherKey(t *testing.T) {
 		_, err := m.regions[at].api.RemoveRegion(t.Context(), "us", api.Mutation{})
 		require.NoError(t, err)
 	}
-	require.NoError(t, m.join(t.Context(), "us", eu, m.invite(t, "eu", "us", 0)))
+	var invitation api.Token // as an operator would
+	newCLI(t, m.regions["eu"]).json(t, &invitation, cliOK, "region", "invite", "us", "--ttl", "5m")
+	out, _ := newCLI(t, us).call(t, cliOK, "region", "join", eu, "--token", invitation.Token)
+	require.Contains(t, out, "eu")
+	require.NotContains(t, out, invitation.Token)
 	m.meshed(t)
 }

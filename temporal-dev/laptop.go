@@ -281,7 +281,7 @@ func (l *laptop) whereToLook() {
 	l.say("\nAPI           %s", l.apiURL())
 	l.say("Temporal Web  %s/namespaces/%s/workflows", l.addrs.url(addrWeb), temporalNamespace)
 	l.say("Temporal      %s, namespace %s", l.addrs.dial(addrTemporal), temporalNamespace)
-	l.say("processes     %s (temporal-dev ps | stop NAME | start NAME --data %s)", l.dir.file(devFile), l.dir.path)
+	l.say("processes     %s (temporal-dev ps | stop NAME | start NAME --data %s)", l.dir.file(devFile), l.opts.control())
 	l.say("\n  export HOLDFAST_ADDRESS=%s", l.apiURL())
 	l.say("  export HOLDFAST_TOKEN=$(cat %s)", quote(l.dir.file(tokenFile)))
 	if l.opts.tls {

@@ -107,6 +107,14 @@ func (o options) process(name string) string {
 	return o.region + "/" + name
 }
 
+// control is the directory by which the processes are steered: with several regions, that above the region's own.
+func (o options) control() string {
+	if o.region == "" {
+		return o.data
+	}
+	return filepath.Dir(o.data)
+}
+
 // asUsage leaves a request for help as it is, because the flag package has already answered it.
 func asUsage(err error) error {
 	if errors.Is(err, flag.ErrHelp) {

@@ -113,6 +113,7 @@ func (s *laptops) document(views []processView) {
 			}
 		}
 		one := l.devDoc().with(own)
+		one.Peers = l.addrs.dial(addrPeers)
 		l.writeDoc(one)
 		doc.Regions = append(doc.Regions, one)
 	}

@@ -36,6 +36,7 @@ func regionItem(c *cli, o api.Object) item {
 func (c *cli) newRegionCommand() *cobra.Command {
 	return newGroup("region", "Regions that know each other",
 		c.newApplyPolicyCommand(), c.newRegionInviteCommand(), c.newRegionJoinCommand(),
+		newGroup("invitation", "Invitations that were made", c.newTokenListCommand(regionInvitations), c.newTokenRevokeCommand(regionInvitations)),
 		c.newRegionTurnCommand("disable", "End all traffic with a peer; nothing is deleted", (*api.Client).DisableRegion),
 		c.newRegionTurnCommand("enable", "Allow traffic with a peer again", (*api.Client).EnableRegion),
 		c.newRegionTurnCommand("remove", "Forget a peer; its name joins again only by a new invitation", (*api.Client).RemoveRegion))
@@ -43,10 +44,11 @@ func (c *cli) newRegionCommand() *cobra.Command {
 
 var regionInvitations = tokenNoun{
 	name:   "region-invitation",
-	header: []string{"ID", "REGION", "BY", "EXPIRES"},
-	cells: func(_ *cli, t api.Token) []string {
-		return []string{t.ID, t.Region, t.CreatedBy, stampOf(t.ExpiresAt)}
+	header: []string{"ID", "REGION", "BY", "CREATED", "EXPIRES", "STATE"},
+	cells: func(c *cli, t api.Token) []string {
+		return []string{t.ID, t.Region, t.CreatedBy, c.ago(t.CreatedAt), stampOf(t.ExpiresAt), c.tokenState(t)}
 	},
+	list: (*api.Client).RegionInvitations, revoke: (*api.Client).RevokeRegionInvitation,
 }
 
 func (c *cli) newRegionInviteCommand() *cobra.Command {

@@ -24,6 +24,9 @@ const (
 	RuleOtherName    = "other_name"
 )
 
+// maxMembers limits what a member can make others store by admitting regions.
+const maxMembers = 200
+
 // MemberDecision is a record, what to do with it, and the rule that says so.
 type MemberDecision struct {
 	Record fleet.MemberRecord
@@ -35,6 +38,7 @@ type MemberDecision struct {
 type memberCase struct {
 	r                    fleet.MemberRecord
 	named, keyed, signer *fleet.RegionMember
+	count                int
 }
 
 // memberRules are in order, and the first match wins.
@@ -52,6 +56,7 @@ var memberRules = []struct {
 	{"removed", func(c memberCase) bool { return c.named != nil && c.r.Number <= c.named.Number }, MemberIgnore},
 	{"unknown_signer", func(c memberCase) bool { return c.signer == nil || c.signer.Removed || c.signer.Disabled }, MemberIgnore},
 	{RuleBadSignature, func(c memberCase) bool { return !c.r.AdmissionBy(c.signer.Key) }, MemberRefuse},
+	{"full", func(c memberCase) bool { return c.named == nil && c.count >= maxMembers }, MemberIgnore},
 	{"admitted", func(memberCase) bool { return true }, MemberTake},
 }
 
@@ -83,7 +88,7 @@ func Members(known []fleet.RegionMember, records []fleet.MemberRecord) []MemberD
 }
 
 func member(known []fleet.RegionMember, r fleet.MemberRecord) MemberDecision {
-	c := memberCase{r: r}
+	c := memberCase{r: r, count: len(known)}
 	for i, m := range known {
 		if m.Name == r.Name {
 			c.named = &known[i]

@@ -86,6 +86,15 @@ func TestMembers(t *testing.T) {
 			require.Equal(t, decide.MemberTake, d.Do, d.Record.Name)
 		}
 	})
+	t.Run("a mesh that is full takes no more", func(t *testing.T) {
+		t.Parallel()
+		all := known()
+		for i := len(all); i < 199; i++ {
+			all = append(all, fleet.RegionMember{MemberRecord: fleet.MemberRecord{Name: fleet.RegionName(fmt.Sprintf("r%d", i)), Key: regionKeyOf("r", i).Public().(ed25519.PublicKey)}})
+		}
+		got := decide.Members(all, []fleet.MemberRecord{recordOf("a", "us", 1), recordOf("b", "us", 1)})
+		require.Equal(t, []string{"admitted", "full"}, []string{got[0].Rule, got[1].Rule})
+	})
 	t.Run("a new address leaves the admission as it is", func(t *testing.T) {
 		t.Parallel()
 		moved := movedTo(recordOf("us", "nobody", 1), "https://us:2", 2, usKey)

@@ -38,6 +38,8 @@ func (s *server) mountRegions(k fleet.DeclaredKind) {
 	invite.DefaultStatus = http.StatusCreated
 	serve.Register(s.Server, serve.ForAdmins, invite, s.inviteRegion)
 	serve.Takes[api.RegionInvitation](s.Server, invite)
+	serve.Register(s.Server, serve.ForAdmins, serve.Endpoint(http.MethodGet, "/api/v1/region-invitations", "list-region-invitations", "List invitations of regions, newest first"), s.listInvitations)
+	serve.Register(s.Server, serve.ForAdmins, serve.Endpoint(http.MethodDelete, "/api/v1/region-invitations/{id}", "revoke-region-invitation", "Void an invitation; a region that used it stays a member"), s.revokeInvitation)
 	join := serve.Endpoint(http.MethodPost, path+"/join", "join-region", "Make this region a member through another one")
 	serve.Register(s.Server, serve.ForAdmins, join, s.joinRegion)
 	serve.Takes[api.RegionJoin](s.Server, join)
@@ -152,17 +154,42 @@ func (s *server) inviteRegion(ctx context.Context, in *createInput) (*tokenOutpu
 		return nil, errNoPeers
 	}
 	actor := serve.CallOf(ctx).Actor
-	view := api.Token{Region: req.Name, CreatedBy: actor, CreatedAt: s.Now()}
 	if in.DryRun {
-		return tokenAnswer(view, "", true), nil
+		return tokenAnswer(invitationView(peers.Invitation{Region: fleet.RegionName(req.Name), CreatedBy: actor, CreatedAt: s.Now()}), "", true), nil
 	}
 	token, made, err := s.network.Invite(ctx, fleet.RegionName(req.Name), actor, time.Duration(req.Seconds)*time.Second)
 	if err != nil {
 		return nil, err
 	}
-	view.ID, view.CreatedAt, view.ExpiresAt = made.ID, made.CreatedAt, &made.ExpiresAt
 	s.Log.Info("region invited", "region", req.Name, "by", actor)
-	return tokenAnswer(view, token, false), nil
+	return tokenAnswer(invitationView(made), token, false), nil
+}
+
+func invitationView(in peers.Invitation) api.Token {
+	view := api.Token{ID: in.ID, Region: string(in.Region), CreatedBy: in.CreatedBy, CreatedAt: in.CreatedAt, UsedAt: in.UsedAt}
+	if !in.ExpiresAt.IsZero() {
+		view.ExpiresAt = &in.ExpiresAt
+	}
+	return view
+}
+
+func (s *server) listInvitations(ctx context.Context, in *listInput) (*tokensOutput, error) {
+	after, err := timePlace(in.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := s.store.ListInvitations(ctx, after, in.Limit+1)
+	if err != nil {
+		return nil, err
+	}
+	return tokensAnswer(page(rows, in.Limit, func(i peers.Invitation) string { return timeCursor(i.CreatedAt, i.ID) }), invitationView), nil
+}
+
+func (s *server) revokeInvitation(ctx context.Context, in *revokeInput) (*struct{}, error) {
+	if in.DryRun {
+		return nil, nil
+	}
+	return nil, s.store.DeleteInvitation(ctx, in.ID)
 }
 
 func (s *server) joinRegion(ctx context.Context, in *createInput) (*objectOutput, error) {

@@ -49,6 +49,8 @@ type Store interface {
 type peerStore interface {
 	// Members lists all regions that were ever known, this one included.
 	Members(ctx context.Context) ([]peers.Member, error)
+	ListInvitations(ctx context.Context, after postgres.Place, limit int32) ([]peers.Invitation, error)
+	DeleteInvitation(ctx context.Context, id string) error
 	DisablePeer(ctx context.Context, name fleet.RegionName) error
 	EnablePeer(ctx context.Context, name fleet.RegionName) error
 	// RemovePeer is conflict while copies of the peer's objects are kept.

@@ -87,6 +87,7 @@ func (n *Network) round(ctx context.Context) {
 			if ctx.Err() != nil {
 				return
 			}
+			n.calls.WithLabelValues(string(p.Name), outcome(err)).Inc()
 			if err := n.opt.Store.SawPeer(ctx, p.Name, problemOf(err)); err != nil {
 				n.opt.Log.WarnContext(ctx, "record a call to a peer", "peer", p.Name, "error", err)
 			}
@@ -95,12 +96,20 @@ func (n *Network) round(ctx context.Context) {
 	all.Wait()
 }
 
+func outcome(err error) string {
+	if err != nil {
+		return string(fleet.KindOf(err))
+	}
+	return "ok"
+}
+
 func problemOf(err error) string {
 	if err == nil {
 		return ""
 	}
-	text := strings.ToValidUTF8(err.Error(), "?")
-	return text[:min(len(text), maxProblem)]
+	text := err.Error()
+	text = strings.ToValidUTF8(text[:min(len(text), maxProblem)], "")
+	return strings.ReplaceAll(text, "\x00", "?") // Postgres stores none
 }
 
 // ask takes the records of one peer.
@@ -115,9 +124,30 @@ func (n *Network) ask(ctx context.Context, p Peer) error {
 	if err := call(p.Client, req, &answer); err != nil {
 		return err
 	}
-	decisions, err := n.opt.Store.TakeMembers(ctx, answer.Members[:min(len(answer.Members), maxMembers)])
+	answer.Members = answer.Members[:min(len(answer.Members), maxMembers)]
+	decisions, err := n.opt.Store.TakeMembers(ctx, answer.Members)
 	n.report("region:"+string(p.Name), decisions)
-	return err
+	if err != nil {
+		return err
+	}
+	return n.outbid(ctx, answer.Members)
+}
+
+// outbid raises the number of this region's address where a peer knows a newer one: a restored database has forgotten it.
+func (n *Network) outbid(ctx context.Context, records []fleet.MemberRecord) error {
+	for _, r := range records {
+		if !r.Key.Equal(n.opt.Identity.Public()) || !r.OwnAddress() {
+			continue
+		}
+		return n.opt.Store.Announce(ctx, func(stored fleet.MemberRecord) fleet.MemberRecord {
+			if r.AddressNumber < stored.AddressNumber || r.Address == stored.Address {
+				return stored
+			}
+			stored.AddressNumber = r.AddressNumber + 1
+			return stored.SignAddress(n.opt.Identity.Key)
+		})
+	}
+	return nil
 }
 
 // request is one that carries this region's own record.

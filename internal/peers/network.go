@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -39,9 +41,11 @@ type Options struct {
 	Address string
 	Store   membership
 	// Every is the mean time between two calls to a peer for its members.
-	Every  time.Duration
-	Log    *slog.Logger
-	Refuse func(audit.Refusal)
+	Every time.Duration
+	// Metrics is where the network's metrics go; nil keeps them.
+	Metrics prometheus.Registerer
+	Log     *slog.Logger
+	Refuse  func(audit.Refusal)
 	// Dial connects to a peer; nil dials its address.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Failpoint is for tests: it is called before and after each step of a join.
@@ -50,8 +54,9 @@ type Options struct {
 
 // Network is this region's end of the links to its peers.
 type Network struct {
-	opt Options
-	mux *http.ServeMux
+	opt   Options
+	mux   *http.ServeMux
+	calls *prometheus.CounterVec
 
 	mu      sync.Mutex
 	links   map[fleet.RegionName]link
@@ -77,16 +82,22 @@ func (p Peer) URL(path string) string { return p.Address + path }
 
 // Open makes the network of a region and stores its own record.
 func Open(ctx context.Context, o Options) (*Network, error) {
-	if err := fleet.ValidatePeerAddress("peers-url", o.Address); err != nil {
-		return nil, err
-	}
 	if o.Dial == nil {
 		o.Dial = (&net.Dialer{Timeout: dialLimit, KeepAlive: keepAlive}).DialContext
+	}
+	if o.Metrics == nil {
+		o.Metrics = prometheus.NewRegistry()
 	}
 	if o.Failpoint == nil {
 		o.Failpoint = func(string) {}
 	}
 	n := &Network{opt: o, mux: http.NewServeMux(), links: map[fleet.RegionName]link{}, running: map[*running]bool{}, alarms: map[string]bool{}}
+	n.calls = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "holdfast_peer_calls_total", Help: "Calls to peer regions for their members, by peer and outcome.",
+	}, []string{"peer", "outcome"})
+	if err := o.Metrics.Register(n.calls); err != nil {
+		return nil, fleet.Errorf(fleet.Internal, "register metrics: %w", err)
+	}
 	n.mux.HandleFunc("GET "+membersPath, n.serveMembers)
 	return n, n.announce(ctx)
 }

@@ -151,6 +151,11 @@ func TestMesh(t *testing.T) {
 		}))
 		us.run()
 		require.Eventually(t, func() bool { return eu.peer("us").Address == "https://127.0.0.1:1" }, patience, 10*time.Millisecond)
+		require.NoError(t, us.store.Announce(t.Context(), func(r fleet.MemberRecord) fleet.MemberRecord { // as a restored backup
+			r.Address, r.AddressNumber = us.address, 1
+			return r.SignAddress(us.id.Key)
+		}))
+		require.Eventually(t, func() bool { return eu.peer("us").Address == us.address }, patience, 10*time.Millisecond)
 	})
 	t.Run("rejects a record with another key for a known name, with one alarm", func(t *testing.T) {
 		t.Parallel()

@@ -8,6 +8,7 @@ import (
 	"net/http"
 
 	"github.com/holdfast-io/holdfast/internal/audit"
+	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	store "github.com/holdfast-io/holdfast/internal/postgres/peers"
@@ -87,7 +88,7 @@ func (n *Network) serveKnown(w http.ResponseWriter, r *http.Request, peer fleet.
 	n.mux.ServeHTTP(w, r.WithContext(ctx))
 }
 
-// cut ends the calls of peers that are not enabled any more.
+// cut ends the calls of peers that are not enabled any more, and the idle connections to them.
 func (n *Network) cut(enabled []Peer) {
 	may := map[fleet.RegionName]bool{}
 	for _, p := range enabled {
@@ -100,35 +101,48 @@ func (n *Network) cut(enabled []Peer) {
 			call.cancel()
 		}
 	}
-}
-
-// caller finds the member with a key. One that brings a newer record than the stored one has it checked first.
-func (n *Network) caller(r *http.Request, key ed25519.PublicKey) (*store.Member, error) {
-	m, err := n.withKey(r.Context(), key)
-	if err != nil {
-		return nil, err
-	}
-	own, brought := recordOf(r)
-	news := brought && own.Key.Equal(key) && (m == nil || own.Number > m.Number || !m.Removed && own.AddressNumber > m.AddressNumber)
-	if !news {
-		return m, nil
-	}
-	decisions, err := n.opt.Store.TakeMembers(r.Context(), []fleet.MemberRecord{own})
-	if err != nil {
-		return nil, err
-	}
-	n.report("?key:"+fingerprint(key), decisions)
-	return n.withKey(r.Context(), key)
-}
-
-func (n *Network) withKey(ctx context.Context, key ed25519.PublicKey) (*store.Member, error) {
-	all, err := n.opt.Store.Members(ctx)
-	for i, m := range all {
-		if m.Key.Equal(key) && !m.Self {
-			return &all[i], err
+	for name, l := range n.links {
+		if !may[name] {
+			l.client.CloseIdleConnections()
+			delete(n.links, name)
 		}
 	}
-	return nil, err
+}
+
+// caller finds the member with a key. The record that it brings is checked first, and stored if it is newer.
+func (n *Network) caller(r *http.Request, key ed25519.PublicKey) (*store.Member, error) {
+	all, err := n.opt.Store.Members(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	m := withKey(all, key)
+	own, brought := recordOf(r)
+	if !brought || !own.Key.Equal(key) {
+		return m, nil
+	}
+	known := make([]fleet.RegionMember, len(all))
+	for i, m := range all {
+		known[i] = m.RegionMember
+	}
+	decisions := decide.Members(known, []fleet.MemberRecord{own})
+	n.report("?key:"+fingerprint(key), decisions)
+	if decisions[0].Do != decide.MemberTake {
+		return m, nil
+	}
+	if _, err := n.opt.Store.TakeMembers(r.Context(), []fleet.MemberRecord{own}); err != nil {
+		return nil, err
+	}
+	all, err = n.opt.Store.Members(r.Context())
+	return withKey(all, key), err
+}
+
+func withKey(all []store.Member, key ed25519.PublicKey) *store.Member {
+	for i, m := range all {
+		if m.Key.Equal(key) && !m.Self {
+			return &all[i]
+		}
+	}
+	return nil
 }
 
 // recordOf reads the record that a caller brings.

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -98,7 +99,7 @@ func (w *world) regionWith(t *testing.T, name fleet.RegionName, key int) *region
 	require.NoError(t, err)
 	r := &region{t: t, name: name, address: "https://" + l.Addr().String(), id: id, store: s}
 	r.Network, err = peers.Open(t.Context(), peers.Options{
-		Identity: id, Address: r.address, Store: s, Every: 20 * time.Millisecond, Log: slog.New(slog.NewTextHandler(&r.log, nil)),
+		Identity: id, Address: r.address, Store: s, Every: 20 * time.Millisecond, Metrics: prometheus.NewRegistry(), Log: slog.New(slog.NewTextHandler(&r.log, nil)),
 		Refuse: func(f audit.Refusal) {
 			r.mu.Lock()
 			defer r.mu.Unlock()

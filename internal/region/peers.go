@@ -29,8 +29,9 @@ func (s *server) openPeers(ctx context.Context) error {
 	if !cfg.enabled() {
 		return nil
 	}
-	if cfg.URL == "" {
-		cfg.URL = "https://" + cfg.Listen
+	address, err := cfg.address()
+	if err != nil {
+		return err
 	}
 	seed, err := s.store.Secret(ctx, regionKeySecret, peers.SeedSize)
 	if err != nil {
@@ -41,10 +42,21 @@ func (s *server) openPeers(ctx context.Context) error {
 		return err
 	}
 	s.peers, err = peers.Open(ctx, peers.Options{
-		Identity: id, Address: cfg.URL, Store: s.store, Every: s.cfg.Timing.Peers, Log: s.log, Refuse: s.refusals.Refuse,
+		Identity: id, Address: address, Store: s.store, Every: s.cfg.Timing.Peers, Metrics: s.registry, Log: s.log, Refuse: s.refusals.Refuse,
 		Dial: cfg.dial(), Failpoint: s.cfg.Failpoint,
 	})
 	return err
+}
+
+// address is how peers reach this region.
+func (c PeerConfig) address() (string, error) {
+	if c.URL != "" {
+		return c.URL, fleet.ValidatePeerAddress("peers-url", c.URL)
+	}
+	if host, _, err := net.SplitHostPort(c.Listen); err != nil || host == "" || net.ParseIP(host).IsUnspecified() {
+		return "", fleet.Errorf(fleet.Invalid, "peers cannot call %q", c.Listen).At("peers-url").WithHint("give --peers-url https://HOST:PORT")
+	}
+	return "https://" + c.Listen, nil
 }
 
 // dial is nil where every peer is reached at its own address.
@@ -70,7 +82,7 @@ func (s *server) regions() httpapi.Regions {
 }
 
 func (s *server) servePeers(ctx context.Context, l net.Listener) error {
-	s.log.Info("serving peers", "address", l.Addr().String(), "url", s.cfg.Peers.URL)
+	s.log.Info("serving peers", "address", l.Addr().String(), "region", s.cfg.Region)
 	return s.serveHTTP(ctx, l, peers.Door, s.peers, s.peers.TLS())
 }
 

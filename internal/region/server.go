@@ -327,7 +327,7 @@ func (s *server) serveHTTP(ctx context.Context, l net.Listener, door string, han
 		Handler: handler, ReadHeaderTimeout: headerLimit, IdleTimeout: idleLimit, MaxHeaderBytes: maxHeaders,
 		ConnContext: strangers.With,
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
-		TLSConfig:   security, ErrorLog: certs.ErrorLog(httpapi.DoorHTTP, s.log, s.refusals.Refuse),
+		TLSConfig:   security, ErrorLog: certs.ErrorLog(door, s.log, s.refusals.Refuse),
 	}
 	serve := h.Serve
 	if security != nil {

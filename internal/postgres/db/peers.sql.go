@@ -10,6 +10,18 @@ import (
 	"time"
 )
 
+const deleteInvitation = `-- name: DeleteInvitation :execrows
+DELETE FROM region_invitations WHERE id = $1
+`
+
+func (q *Queries) DeleteInvitation(ctx context.Context, id string) (int64, error) {
+	result, err := q.db.Exec(ctx, deleteInvitation, id)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const disableMember = `-- name: DisableMember :execrows
 UPDATE peers SET disabled_at = coalesce(disabled_at, now()) WHERE name = $1 AND NOT self AND removed_at IS NULL
 `
@@ -67,6 +79,46 @@ func (q *Queries) InsertInvitation(ctx context.Context, arg InsertInvitationPara
 		&i.UsedBy,
 	)
 	return i, err
+}
+
+const listInvitations = `-- name: ListInvitations :many
+SELECT id, hash, region, created_by, created_at, expires_at, used_at, used_by FROM region_invitations WHERE (created_at, id) < ($1::timestamptz, $2::text)
+ORDER BY created_at DESC, id DESC LIMIT $3
+`
+
+type ListInvitationsParams struct {
+	BeforeAt time.Time
+	BeforeID string
+	MaxRows  int32
+}
+
+func (q *Queries) ListInvitations(ctx context.Context, arg ListInvitationsParams) ([]RegionInvitation, error) {
+	rows, err := q.db.Query(ctx, listInvitations, arg.BeforeAt, arg.BeforeID, arg.MaxRows)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RegionInvitation
+	for rows.Next() {
+		var i RegionInvitation
+		if err := rows.Scan(
+			&i.ID,
+			&i.Hash,
+			&i.Region,
+			&i.CreatedBy,
+			&i.CreatedAt,
+			&i.ExpiresAt,
+			&i.UsedAt,
+			&i.UsedBy,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const listMembers = `-- name: ListMembers :many

@@ -141,6 +141,7 @@ CREATE TABLE region_invitations (
     used_by    bytea       CHECK (octet_length(used_by) = 32),
     CHECK ((used_at IS NULL) = (used_by IS NULL))
 );
+CREATE INDEX region_invitations_newest ON region_invitations (created_at DESC, id DESC);
 
 -- What governs other objects: those of this region, and copies whose name means only one.
 CREATE VIEW holders AS

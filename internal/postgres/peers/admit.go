@@ -20,6 +20,11 @@ type Invitation struct {
 	CreatedBy string
 	CreatedAt time.Time
 	ExpiresAt time.Time
+	UsedAt    *time.Time
+}
+
+func invitationOf(r db.RegionInvitation) Invitation {
+	return Invitation{r.ID, r.Hash, fleet.RegionName(r.Region), r.CreatedBy, r.CreatedAt, r.ExpiresAt, r.UsedAt}
 }
 
 // Invite stores the hash of an invitation's token.
@@ -35,10 +40,27 @@ func (s *Store) Invite(ctx context.Context, in Invitation, life time.Duration) (
 	row, err := s.Q.InsertInvitation(ctx, db.InsertInvitationParams{
 		ID: id, Hash: in.Hash, Region: string(in.Region), CreatedBy: in.CreatedBy, Seconds: life.Seconds(),
 	})
-	if err != nil {
-		return in, postgres.Failed("store the invitation", err)
+	return invitationOf(row), postgres.Failed("store the invitation", err)
+}
+
+// ListInvitations lists newest first, after a place ("" is the start).
+func (s *Store) ListInvitations(ctx context.Context, after postgres.Place, limit int32) ([]Invitation, error) {
+	after = after.OrStart()
+	rows, err := s.Q.ListInvitations(ctx, db.ListInvitationsParams{BeforeAt: after.At, BeforeID: after.ID, MaxRows: limit})
+	out := make([]Invitation, len(rows))
+	for i, r := range rows {
+		out[i] = invitationOf(r)
 	}
-	return Invitation{row.ID, row.Hash, fleet.RegionName(row.Region), row.CreatedBy, row.CreatedAt, row.ExpiresAt}, nil
+	return out, postgres.Failed("list invitations", err)
+}
+
+// DeleteInvitation voids an invitation; a region that used it stays a member.
+func (s *Store) DeleteInvitation(ctx context.Context, id string) error {
+	n, err := s.Q.DeleteInvitation(ctx, id)
+	if err == nil && n == 0 {
+		return postgres.OrNotFound(nil, "region invitation", id, "holdfast region invitation list")
+	}
+	return postgres.Failed("delete the invitation", err)
 }
 
 // Signer is this region's name with its key.
@@ -49,12 +71,11 @@ type Signer struct {
 
 // Admit makes the region that shows an invitation's token a member. The same key may repeat it.
 func (s *Store) Admit(ctx context.Context, tokenHash []byte, r fleet.MemberRecord, by Signer) error {
+	if _, err := usable(ctx, s.Q, tokenHash, r); err != nil { // strangers take no lock
+		return postgres.Failed("read the invitation", err)
+	}
 	return s.change(ctx, "admit the region", func(q *db.Queries, known []fleet.RegionMember) error {
-		in, err := q.ValidInvitation(ctx, tokenHash)
-		if postgres.NoRows(err) || err == nil && in.UsedBy != nil && !bytes.Equal(in.UsedBy, r.Key) {
-			return fleet.Errorf(fleet.Unauthenticated, "the invitation is unknown, used or expired").At("/token").
-				WithHint("make a new one on the admitting region: holdfast region invite NAME")
-		}
+		in, err := usable(ctx, q, tokenHash, r)
 		if err != nil {
 			return err
 		}
@@ -67,6 +88,16 @@ func (s *Store) Admit(ctx context.Context, tokenHash []byte, r fleet.MemberRecor
 		}
 		return q.UseInvitation(ctx, db.UseInvitationParams{ID: in.ID, UsedBy: r.Key})
 	})
+}
+
+// usable finds the invitation of a token that nobody else has used.
+func usable(ctx context.Context, q *db.Queries, tokenHash []byte, r fleet.MemberRecord) (db.RegionInvitation, error) {
+	in, err := q.ValidInvitation(ctx, tokenHash)
+	if postgres.NoRows(err) || err == nil && in.UsedBy != nil && !bytes.Equal(in.UsedBy, r.Key) {
+		return in, fleet.Errorf(fleet.Unauthenticated, "the invitation is unknown, used or expired").At("/token").
+			WithHint("make a new one on the admitting region: holdfast region invite NAME")
+	}
+	return in, err
 }
 
 // vouch signs a region's name and key, and stores the record. A known one keeps its admission.

@@ -36,3 +36,10 @@ SELECT * FROM region_invitations WHERE hash = @hash AND expires_at > now() FOR U
 
 -- name: UseInvitation :exec
 UPDATE region_invitations SET used_at = coalesce(used_at, now()), used_by = @used_by WHERE id = @id;
+
+-- name: ListInvitations :many
+SELECT * FROM region_invitations WHERE (created_at, id) < (@before_at::timestamptz, @before_id::text)
+ORDER BY created_at DESC, id DESC LIMIT @max_rows;
+
+-- name: DeleteInvitation :execrows
+DELETE FROM region_invitations WHERE id = @id;
