@@ -65,6 +65,7 @@ func TestRecordHistories(t *testing.T) {
 	runs[workflows.TypeDeployment] = c.GetWorkflow(ctx, fleet.DeploymentSubject(recordedDeployment), "")
 	require.NoError(t, runs[workflows.TypeDeployment].Get(ctx, nil))
 	start("record-sync-runtime", workflows.TypeSyncRuntime, workflows.SyncRuntimeInput{Shards: 1})
+	start(fleet.RegionSubject("nobody"), workflows.TypeWatchRegion, workflows.WatchRegionInput{Peer: "nobody"})
 	runs[workflows.TypePolicy] = recordPolicy(t, doc, c, start)
 	recordModule(t, data)
 	start("record-execute", workflows.TypeExecuteModule, workflows.ExecuteModuleInput{Module: "record.Echo", Input: []byte(`{"n":1}`)})

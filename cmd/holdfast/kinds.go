@@ -21,16 +21,16 @@ type kind struct {
 	list         func(context.Context, *cli, *api.Client, listing) ([]item, string, error)
 	one          func(context.Context, *cli, *api.Client, string) (item, error)
 	// copied reads the copy of what a region created; nil for what is not copied.
-	copied func(ctx context.Context, c *cli, client *api.Client, region, name string) (item, error)
-	describe     func(*cli, context.Context, *api.Client, api.Object) error // of a declared object, nil for its status
+	copied   func(ctx context.Context, c *cli, client *api.Client, region, name string) (item, error)
+	describe func(*cli, context.Context, *api.Client, api.Object) error // of a declared object, nil for its status
 }
 
 // listing restricts a list.
 type listing struct {
-	site  string
+	site string
 	// region is the one that created what is shown; "" is the region itself.
 	region string
-	limit int // 0 for all
+	limit  int // 0 for all
 	// For replicas.
 	deployment, node string
 	ended            bool

@@ -51,6 +51,12 @@ func (s *server) follower() *watch.Follower {
 // peerStreams opens the streams of peers.
 type peerStreams struct{ network *peers.Network }
 
+// Allowed is not_found for a region that is no peer, or a disabled one.
+func (p peerStreams) Allowed(ctx context.Context, peer fleet.RegionName) error {
+	_, err := p.find(ctx, peer)
+	return err
+}
+
 // Watch opens the stream of a peer at a place.
 func (p peerStreams) Watch(ctx context.Context, peer fleet.RegionName, at fleet.StreamPlace) (io.ReadCloser, error) {
 	to, err := p.find(ctx, peer)

@@ -82,6 +82,8 @@ type from struct {
 	self fleet.RegionName
 }
 
+func (from) Allowed(context.Context, fleet.RegionName) error { return nil }
+
 func (f from) Watch(ctx context.Context, peer fleet.RegionName, at fleet.StreamPlace) (io.ReadCloser, error) {
 	link := [2]fleet.RegionName{f.self, peer}
 	ctx, cancel := context.WithCancel(ctx)

@@ -25,7 +25,9 @@ type copyStore interface {
 
 // Peers are the other regions.
 type Peers interface {
-	// Watch opens the stream of a peer at a place. It is not_found for a region that is no peer, or a disabled one.
+	// Allowed is not_found for a region that is no peer, or a disabled one; so is Watch.
+	Allowed(ctx context.Context, peer fleet.RegionName) error
+	// Watch opens the stream of a peer at a place.
 	Watch(ctx context.Context, peer fleet.RegionName, at fleet.StreamPlace) (io.ReadCloser, error)
 }
 
@@ -42,6 +44,12 @@ type Follower struct {
 // Follow applies what a peer changes, for one turn. A stream that breaks is opened again behind what was applied. It
 // claims once: a server that was paused meanwhile finds that another turn has replaced it.
 func (r *Follower) Follow(ctx context.Context, peer fleet.RegionName, run string, beat func(fleet.Followed)) (fleet.Followed, error) {
+	if err := r.Peers.Allowed(ctx, peer); err != nil {
+		if fleet.KindOf(err) == fleet.NotFound {
+			return fleet.Followed{Left: true}, nil
+		}
+		return fleet.Followed{}, err
+	}
 	claim, err := r.Store.ClaimStream(ctx, peer, run)
 	if err != nil {
 		return fleet.Followed{}, err
