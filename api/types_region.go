@@ -12,6 +12,16 @@ type RegionStatus struct {
 	LastSeen   *time.Time `json:"lastSeen,omitempty"`
 	AdmittedBy string     `json:"admittedBy,omitempty"`
 	Problem    string     `json:"problem,omitempty" doc:"why the last call to the peer failed"`
+	// Followed is what this region has of what the peer owns.
+	Followed *RegionFollowed `json:"followed,omitempty"`
+}
+
+// RegionFollowed is how far a region follows a peer.
+type RegionFollowed struct {
+	// LagSeconds is how long ago this region had all that the peer shares with it; at rest it is up to 5 s.
+	LagSeconds  *float64 `json:"lagSeconds,omitempty" doc:"how long ago this region had all that the peer shares; absent before the first time"`
+	Copies      int64    `json:"copies"`
+	Quarantined int64    `json:"quarantined" doc:"what the peer sent and this region did not take"`
 }
 
 // RegionInvitation asks for a token that lets one region join once.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -11,7 +12,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-var regionHeader = []string{"NAME", "LOCATION", "ADDRESS", "STATE", "SEEN", "ADMITTED BY", "PROBLEM"}
+var regionHeader = []string{"NAME", "LOCATION", "ADDRESS", "STATE", "SEEN", "LAG", "COPIES", "ADMITTED BY", "PROBLEM"}
 
 func regionCells(c *cli, o api.Object) []string {
 	var spec fleet.RegionSpec
@@ -26,7 +27,14 @@ func regionCells(c *cli, o api.Object) []string {
 	case status.Reachable:
 		state = "reachable"
 	}
-	return []string{o.Name, spec.Location, status.Address, state, c.agoOf(status.LastSeen), status.AdmittedBy, status.Problem}
+	lag, copies := "", ""
+	if f := status.Followed; f != nil {
+		copies = strconv.FormatInt(f.Copies, 10)
+		if f.LagSeconds != nil {
+			lag = strconv.FormatFloat(*f.LagSeconds, 'f', 1, 64) + "s"
+		}
+	}
+	return []string{o.Name, spec.Location, status.Address, state, c.agoOf(status.LastSeen), lag, copies, status.AdmittedBy, status.Problem}
 }
 
 func regionItem(c *cli, o api.Object) item {

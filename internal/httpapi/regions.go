@@ -106,6 +106,19 @@ func (s *server) regions(ctx context.Context) ([]api.Object, error) {
 	if len(members) == 0 { // without peers a region still has itself
 		members = []peers.Member{{RegionMember: fleet.RegionMember{Self: true, MemberRecord: fleet.MemberRecord{Name: s.region}}}}
 	}
+	streams, err := s.store.Streams(ctx)
+	if err != nil {
+		return nil, err
+	}
+	followed := map[fleet.RegionName]*api.RegionFollowed{}
+	for _, st := range streams {
+		f := &api.RegionFollowed{Copies: st.Copies, Quarantined: st.Quarantined}
+		if st.Current >= 0 {
+			lag := st.Current.Seconds()
+			f.LagSeconds = &lag
+		}
+		followed[st.Peer] = f
+	}
 	var out []api.Object
 	for _, m := range members {
 		if m.Removed {
@@ -121,7 +134,9 @@ func (s *server) regions(ctx context.Context) ([]api.Object, error) {
 				view = shown(ctx, declared)
 			}
 		}
-		if view.Status, err = json.Marshal(regionStatus(m)); err != nil {
+		status := regionStatus(m)
+		status.Followed = followed[m.Name]
+		if view.Status, err = json.Marshal(status); err != nil {
 			return nil, err
 		}
 		out = append(out, view)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"reflect"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -19,6 +20,12 @@ import (
 // maxSnapshots bounds how many watches of one server send a snapshot at a time; others wait for their turn.
 const maxSnapshots = 4
 
+// maxWatchToken is more than the tokens of a watch have, in characters.
+const maxWatchToken = 512
+
+// peerBeat is the time between current lines for a peer: the lag that it shows at rest.
+const peerBeat = 5 * time.Second
+
 func (s *server) mountWatch() {
 	op := serve.Endpoint(http.MethodGet, "/api/v1/watch", "watch",
 		"Objects as they are, then as they change: JSON lines (see WatchLine), resumed by the token of a line")
@@ -27,13 +34,18 @@ func (s *server) mountWatch() {
 		serve.QueryParam("owner", "only what this region owns", serve.Formatted("name")),
 		serve.QueryParam("regions", "only what this region has", serve.Formatted("name")),
 		serve.QueryParam("project", "only what belongs to this project", serve.Formatted("name")),
-		serve.QueryParam("after", "the token of the last current line that was seen", huma.Schema{Type: huma.TypeString}),
-		serve.QueryParam("since", "without after: the token of the first snapshot that broke", huma.Schema{Type: huma.TypeString}))
+		serve.QueryParam("after", "the token of the last current line that was seen", tokenSchema()),
+		serve.QueryParam("since", "without after: the token of the first snapshot that broke", tokenSchema()))
 	op.Responses = map[string]*huma.Response{"200": {
 		Description: "JSON lines",
 		Content:     map[string]*huma.MediaType{"application/x-ndjson": {Schema: s.Document().Components.Schemas.Schema(reflect.TypeFor[api.WatchLine](), true, "")}},
 	}}
 	s.Stream(serve.ForViewers, op, s.watch)
+}
+
+func tokenSchema() huma.Schema {
+	most := maxWatchToken
+	return huma.Schema{Type: huma.TypeString, MaxLength: &most}
 }
 
 func (s *server) watch(w http.ResponseWriter, r *http.Request) error {
@@ -57,24 +69,24 @@ func (s *server) watch(w http.ResponseWriter, r *http.Request) error {
 	defer end()
 	s.streaming.Inc()
 	defer s.streaming.Dec()
-	return s.stream(ctx, w, f, func(o fleet.Object) api.Object { return shown(ctx, o) }, q.Get("after"), q.Get("since"))
+	return s.stream(ctx, w, f, func(o fleet.Object) api.Object { return shown(ctx, o) }, s.keepAlive, q.Get("after"), q.Get("since"))
 }
 
 // WatchAs streams to a peer all that this region owns and the peer has.
 func (h *Handler) WatchAs(ctx context.Context, peer fleet.RegionName, w http.ResponseWriter, after, since string) error {
 	f := watch.Filter{Owner: h.s.region, Region: peer}
-	return h.s.stream(ctx, w, f, viewOf, after, since)
+	return h.s.stream(ctx, w, f, viewOf, peerBeat, after, since)
 }
 
 // Committed tells watches that something was committed.
 func (h *Handler) Committed() { h.s.watched.Wake() }
 
 // stream sends one watch. An error before its first line is answered; a later one ends the stream.
-func (s *server) stream(ctx context.Context, w http.ResponseWriter, f watch.Filter, view func(fleet.Object) api.Object, after, since string) error {
+func (s *server) stream(ctx context.Context, w http.ResponseWriter, f watch.Filter, view func(fleet.Object) api.Object, beat time.Duration, after, since string) error {
 	out := &lines{to: s.Rolling(w, func(int) {})}
 	st := &watch.Stream{
 		Source: s.store, Reader: s.watched, Filter: f, Self: s.region, View: view, Snapshots: s.snapshots,
-		Send: out.send, Beat: out.beat, BeatEvery: s.keepAlive, Stopping: s.stopping,
+		Send: out.send, Beat: beat, Stopping: s.stopping,
 	}
 	err := st.Run(ctx, after, since)
 	if out.begun && err != nil {
@@ -103,9 +115,6 @@ func (l *lines) send(all []api.WatchLine) error {
 	}
 	return l.write(text.Bytes())
 }
-
-// beat sends an empty line.
-func (l *lines) beat() error { return l.write([]byte("\n")) }
 
 func (l *lines) write(text []byte) error {
 	if !l.begun {

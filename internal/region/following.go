@@ -21,7 +21,7 @@ const (
 	followTurn = 10 * time.Minute
 	followBeat = 2 * time.Second
 	// followSilence is how long a stream may say nothing: three signs of life.
-	followSilence = 45 * time.Second
+	followSilence = 15 * time.Second
 	// followRetry is the longest pause between two attempts to reach a peer (M48).
 	followRetry = 15 * time.Second
 	// followLost is how long nobody may have followed a peer until its entity is woken.

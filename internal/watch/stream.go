@@ -42,11 +42,10 @@ type Stream struct {
 	Snapshots chan struct{}
 	// View shows an object as the watcher may see it.
 	View func(fleet.Object) api.Object
-	// Send sends lines at once; Beat sends a sign of life.
+	// Send sends lines at once.
 	Send func(lines []api.WatchLine) error
-	Beat func() error
-	// BeatEvery is the time between signs of life.
-	BeatEvery time.Duration
+	// Beat is the time between current lines when nothing changes: a sign of life, and of being up to date.
+	Beat time.Duration
 	Stopping  <-chan struct{}
 
 	at  postgres.Cursor
@@ -199,7 +198,7 @@ func (s *Stream) copyPages(ctx context.Context, send func([]fleet.Object) error)
 // follow sends what changes. A current line follows whenever all that was committed is sent, so that a watch that
 // breaks resumes near its end.
 func (s *Stream) follow(ctx context.Context) error {
-	beat := time.NewTicker(s.BeatEvery)
+	beat := time.NewTicker(s.Beat)
 	defer beat.Stop()
 	for {
 		rows, news, err := s.Reader.after(ctx, s.at)
@@ -226,7 +225,7 @@ func (s *Stream) follow(ctx context.Context) error {
 			return nil // the watcher resumes at another server
 		case <-news:
 		case <-beat.C:
-			if err := s.Beat(); err != nil {
+			if err := s.Send([]api.WatchLine{s.current()}); err != nil {
 				return err
 			}
 		}
