@@ -227,7 +227,7 @@ func TestPageReadsItsObjectsOnly(t *testing.T) {
 	b.pools(3000)
 	tx, err := b.Raw.Begin(t.Context())
 	require.NoError(t, err)
-	defer tx.Rollback(t.Context())                                                                     //nolint:errcheck // it only read
+	defer tx.Rollback(t.Context())
 	for _, setting := range []string{"plan_cache_mode = force_generic_plan", "enable_seqscan = off"} { // as the store has it
 		_, err := tx.Exec(t.Context(), "SET LOCAL "+setting)
 		require.NoError(t, err)
