@@ -78,7 +78,7 @@ func (n *Network) askToJoin(ctx context.Context, address string, pin ed25519.Pub
 	if err != nil {
 		return answer, fleet.Errorf(fleet.Internal, "make the request: %w", err)
 	}
-	client := n.pinned(pin)
+	client := n.pinned(pin, n.opt.Dial)
 	defer client.CloseIdleConnections()
 	if err := call(client, req, &answer); err != nil {
 		return answer, joinFailed(err)

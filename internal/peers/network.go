@@ -69,6 +69,7 @@ type link struct {
 	address string
 	key     ed25519.PublicKey
 	client  *http.Client
+	conns   *connections
 }
 
 // Peer is an enabled peer. Its client accepts only the peer's key.
@@ -153,7 +154,8 @@ func (n *Network) clientOf(m store.Member) *http.Client {
 	if known {
 		l.client.CloseIdleConnections()
 	}
-	l = link{address: m.Address, key: m.Key, client: n.pinned(m.Key)}
+	l = link{address: m.Address, key: m.Key, conns: &connections{open: map[*connection]bool{}}}
+	l.client = n.pinned(m.Key, l.conns.dial(n.opt.Dial))
 	n.links[m.Name] = l
 	return l.client
 }
@@ -177,10 +179,10 @@ const (
 )
 
 // pinned makes a client that talks to the holder of a key only. Bodies may take as long as their callers allow.
-func (n *Network) pinned(key ed25519.PublicKey) *http.Client {
+func (n *Network) pinned(key ed25519.PublicKey, dial dialer) *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
-			DialContext: n.opt.Dial, TLSClientConfig: n.opt.Identity.clientTLS(key), TLSHandshakeTimeout: dialLimit,
+			DialContext: dial, TLSClientConfig: n.opt.Identity.clientTLS(key), TLSHandshakeTimeout: dialLimit,
 			ResponseHeaderTimeout: answerLimit, IdleConnTimeout: idleLimit, MaxIdleConnsPerHost: idleConns, MaxResponseHeaderBytes: maxHeaders,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

@@ -229,35 +229,44 @@ func TestRefusals(t *testing.T) {
 		eu.run()
 		eu.knows("us")
 	})
-	t.Run("a call that runs when its peer is disabled ends", func(t *testing.T) {
-		t.Parallel()
-		eu, us, _ := setup(t)
-		began, ended := make(chan struct{}), make(chan struct{})
-		eu.Handle("GET /peer/v1/long", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			close(began)
-			<-r.Context().Done()
-			close(ended)
-		}))
-		eu.run()
-		p := us.peer("eu")
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		go func() {
-			req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.URL("/peer/v1/long"), nil)
-			if err == nil {
+	for _, side := range []string{"serves", "makes"} {
+		t.Run("a running call ends when the region that "+side+" it disables the peer", func(t *testing.T) {
+			t.Parallel()
+			eu, us, _ := setup(t)
+			began, served, made := make(chan struct{}), make(chan struct{}), make(chan struct{})
+			eu.Handle("GET /peer/v1/long", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				close(began)
+				<-r.Context().Done()
+				close(served)
+			}))
+			eu.run()
+			us.run()
+			p := us.peer("eu")
+			go func() {
+				defer close(made)
+				req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, p.URL("/peer/v1/long"), nil)
+				if err != nil {
+					return
+				}
 				if res, err := p.Client.Do(req); err == nil {
 					_ = res.Body.Close()
 				}
+			}()
+			<-began
+			if side == "serves" {
+				require.NoError(t, eu.store.DisablePeer(t.Context(), "us"))
+			} else {
+				require.NoError(t, us.store.DisablePeer(t.Context(), "eu"))
 			}
-		}()
-		<-began
-		require.NoError(t, eu.store.DisablePeer(t.Context(), "us"))
-		select {
-		case <-ended:
-		case <-time.After(patience):
-			require.Fail(t, "the call still runs")
-		}
-	})
+			for what, ended := range map[string]chan struct{}{"served": served, "made": made} {
+				select {
+				case <-ended:
+				case <-time.After(patience / 2): // before the client's own limit
+					require.Fail(t, "the call is still "+what)
+				}
+			}
+		})
+	}
 	t.Run("an unknown key, whatever it asks for", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld()

@@ -88,7 +88,7 @@ func (n *Network) serveKnown(w http.ResponseWriter, r *http.Request, peer fleet.
 	n.mux.ServeHTTP(w, r.WithContext(ctx))
 }
 
-// cut ends the calls of peers that are not enabled any more, and the idle connections to them.
+// cut ends the calls of and to peers that are not enabled any more.
 func (n *Network) cut(enabled []Peer) {
 	may := map[fleet.RegionName]bool{}
 	for _, p := range enabled {
@@ -104,6 +104,7 @@ func (n *Network) cut(enabled []Peer) {
 	for name, l := range n.links {
 		if !may[name] {
 			l.client.CloseIdleConnections()
+			l.conns.cut()
 			delete(n.links, name)
 		}
 	}
