@@ -69,25 +69,23 @@ func (s *server) watch(w http.ResponseWriter, r *http.Request) error {
 	defer end()
 	s.streaming.Inc()
 	defer s.streaming.Dec()
-	return s.stream(ctx, w, f, func(o fleet.Object) api.Object { return shown(ctx, o) }, s.keepAlive, q.Get("after"), q.Get("since"))
+	st := &watch.Stream{Filter: f, View: func(o fleet.Object) api.Object { return shown(ctx, o) }, Beat: s.keepAlive}
+	return s.stream(ctx, w, st, q.Get("after"), q.Get("since"))
 }
 
 // WatchAs streams to a peer all that this region owns and the peer has.
 func (h *Handler) WatchAs(ctx context.Context, peer fleet.RegionName, w http.ResponseWriter, after, since string) error {
 	f := watch.Filter{Owner: h.s.region, Region: peer}
-	return h.s.stream(ctx, w, f, viewOf, peerBeat, after, since)
+	return h.s.stream(ctx, w, &watch.Stream{Filter: f, View: viewOf, Beat: peerBeat}, after, since)
 }
 
 // Committed tells watches that something was committed.
 func (h *Handler) Committed() { h.s.watched.Wake() }
 
 // stream sends one watch. An error before its first line is answered; a later one ends the stream.
-func (s *server) stream(ctx context.Context, w http.ResponseWriter, f watch.Filter, view func(fleet.Object) api.Object, beat time.Duration, after, since string) error {
+func (s *server) stream(ctx context.Context, w http.ResponseWriter, st *watch.Stream, after, since string) error {
 	out := &lines{to: s.Rolling(w, func(int) {})}
-	st := &watch.Stream{
-		Source: s.store, Reader: s.watched, Filter: f, Self: s.region, View: view, Snapshots: s.snapshots,
-		Send: out.send, Beat: beat, Stopping: s.stopping,
-	}
+	st.Source, st.Reader, st.Self, st.Snapshots, st.Send, st.Stopping = s.store, s.watched, s.region, s.snapshots, out.send, s.stopping
 	err := st.Run(ctx, after, since)
 	if out.begun && err != nil {
 		if ctx.Err() == nil {

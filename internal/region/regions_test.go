@@ -263,7 +263,7 @@ func TestRegionsShare(t *testing.T) {
 	defer func() { cancel(); wait() }()
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a test's choices
+	random := rand.New(rand.NewPCG(seed, 0))
 	pick := func() fleet.RegionName { return names[random.IntN(len(names))] }
 	for round := range 5 {
 		for range 40 {

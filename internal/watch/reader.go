@@ -59,7 +59,7 @@ func (r *Reader) join(ctx context.Context) error {
 		return err
 	}
 	r.from, r.kept, r.err = end, nil, nil
-	running, cancel := context.WithCancel(context.Background()) //nolint:gosec // leave cancels it
+	running, cancel := context.WithCancel(context.Background())
 	r.cancel = cancel
 	go r.run(running)
 	return nil

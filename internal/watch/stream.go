@@ -45,14 +45,12 @@ type Stream struct {
 	// Send sends lines at once.
 	Send func(lines []api.WatchLine) error
 	// Beat is the time between current lines when nothing changes: a sign of life, and of being up to date.
-	Beat time.Duration
-	Stopping  <-chan struct{}
+	Beat     time.Duration
+	Stopping <-chan struct{}
 
 	at  postgres.Cursor
 	era string
 }
-
-const pageOfObjects = 500
 
 // Run sends the snapshot, or what follows the token after, and then what changes, until the context ends. The snapshot
 // also has what is gone since another one began that broke, whose token is since; both may be "".
@@ -78,7 +76,7 @@ func (s *Stream) takeTurn(ctx context.Context, since string) error {
 	select {
 	case s.Snapshots <- struct{}{}:
 		defer func() { <-s.Snapshots }()
-		return s.snapshot(ctx, since)
+		return s.sendSnapshot(ctx, since)
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -102,97 +100,6 @@ func (s *Stream) resume(ctx context.Context, after string) (bool, error) {
 	}
 	s.at, s.era = t.at, t.era
 	return true, nil
-}
-
-// snapshot sends what there is, page by page, then what changed since the first page, and its size. Pages are read
-// at different times; the changes complete them.
-func (s *Stream) snapshot(ctx context.Context, since string) error {
-	resumes, err := s.resume(ctx, since)
-	if err != nil {
-		return err
-	}
-	end, err := s.Source.FeedEnd(ctx)
-	if err != nil {
-		return err
-	}
-	if !resumes {
-		s.at = end
-		if s.era, err = s.Source.EraID(ctx, end.Era); err != nil {
-			return err
-		}
-	}
-	if err := s.Send([]api.WatchLine{{Type: api.WatchSnapshot, Token: s.place()}}); err != nil {
-		return err
-	}
-	var sent int64
-	send := func(objects []fleet.Object) error {
-		var lines []api.WatchLine
-		for _, o := range objects {
-			if s.shows(&o) {
-				lines = append(lines, s.line(o))
-			}
-		}
-		sent += int64(len(lines))
-		return s.Send(lines)
-	}
-	if s.Filter.Owner == "" || s.Filter.Owner == s.Self {
-		if err := s.ownPages(ctx, send); err != nil {
-			return err
-		}
-	}
-	if s.Filter.Owner != s.Self {
-		if err := s.copyPages(ctx, send); err != nil {
-			return err
-		}
-	}
-	if end, err = s.Source.FeedEnd(ctx); err != nil {
-		return err
-	}
-	for more := true; more; {
-		rows, err := s.Source.ReadFeed(ctx, s.at, readAtOnce)
-		if err != nil {
-			return err
-		}
-		lines, err := s.changes(ctx, rows)
-		if err != nil {
-			return err
-		}
-		sent += int64(len(lines))
-		if err := s.Send(lines); err != nil {
-			return err
-		}
-		more = len(rows) == readAtOnce && s.at.Before(end)
-	}
-	return s.Send([]api.WatchLine{{Type: api.WatchSnapshotSize, Count: sent}, s.current()})
-}
-
-func (s *Stream) ownPages(ctx context.Context, send func([]fleet.Object) error) error {
-	var after fleet.ObjectKey
-	for {
-		page, err := s.Source.WatchedObjects(ctx, after, s.Filter.Region, s.Filter.Project, pageOfObjects)
-		if err != nil || len(page) == 0 {
-			return err
-		}
-		if err := send(page); err != nil {
-			return err
-		}
-		after = page[len(page)-1].ObjectKey
-	}
-}
-
-func (s *Stream) copyPages(ctx context.Context, send func([]fleet.Object) error) error {
-	var after fleet.CopyKey
-	for {
-		page, err := s.Source.WatchedCopies(ctx, after, s.Filter.Owner, s.Filter.Project, pageOfObjects)
-		if err != nil || len(page) == 0 {
-			return err
-		}
-		if err := send(page); err != nil {
-			return err
-		}
-		last := page[len(page)-1]
-		after = fleet.CopyKey{Region: last.Region, ObjectKey: last.ObjectKey}
-	}
 }
 
 // follow sends what changes. A current line follows whenever all that was committed is sent, so that a watch that
@@ -286,8 +193,10 @@ func (s *Stream) changes(ctx context.Context, rows []postgres.Event) ([]api.Watc
 		switch {
 		case is && s.shows(&o):
 			lines = append(lines, s.line(o))
+		case c.shown && is:
+			lines = append(lines, gone(c, fleet.CopyRemoved))
 		case c.shown:
-			lines = append(lines, s.gone(c, is))
+			lines = append(lines, gone(c, fleet.CopyDeleted))
 		}
 	}
 	return lines, nil
@@ -360,11 +269,7 @@ func (s *Stream) line(o fleet.Object) api.WatchLine {
 }
 
 // gone is the line for what the watch shows no more: its version is that of the event by which it went.
-func (s *Stream) gone(c *change, exists bool) api.WatchLine {
-	reason := fleet.CopyDeleted
-	if exists {
-		reason = fleet.CopyRemoved
-	}
+func gone(c *change, reason fleet.CopyEnd) api.WatchLine {
 	named := &api.GoneNamed{Kind: string(c.key.Kind), Name: c.key.Name, UID: c.last.UID, Reason: string(reason)}
 	if c.key.Kind.Declared().OfSite {
 		named.Site = c.key.Scope
