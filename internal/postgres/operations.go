@@ -179,7 +179,8 @@ type Ending struct {
 	Message       string
 	Delivery      fleet.DeliveryID
 	OnlyCancelled bool
-	Run           string // only those that it serves, "" for all
+	Run           string              // only those that it serves, "" for all
+	Kind          fleet.OperationKind // only those, "" for all that its subject has
 }
 
 // EndOperations ends them and announces each end to its waiters.
@@ -187,7 +188,7 @@ func EndOperations(ctx context.Context, q *db.Queries, subject string, e Ending)
 	return Failed("end operations", q.EndOperations(ctx, db.EndOperationsParams{
 		Subject: subject, FromRevision: e.From, ToRevision: e.To, State: string(e.State), Reason: e.Reason,
 		Message: e.Message, DeliveryID: string(e.Delivery), OnlyCancelled: e.OnlyCancelled,
-		Run: e.Run,
+		Run: e.Run, Kind: string(e.Kind),
 	}))
 }
 

@@ -101,7 +101,7 @@ func seeDrain(ctx context.Context, q *db.Queries, out *fleet.DrainSeen) error {
 	if err != nil {
 		return postgres.Failed("read the drain", err)
 	}
-	running, err := q.CountRunning(ctx, fleet.DrainSubject(out.Node))
+	running, err := q.CountRunning(ctx, db.CountRunningParams{Subject: fleet.DrainSubject(out.Node), Kind: string(fleet.OperationDrain)})
 	if err != nil {
 		return postgres.Failed("count operations", err)
 	}
@@ -272,7 +272,8 @@ func (s *Store) EndDrain(ctx context.Context, e fleet.DrainEnd) error {
 				return err
 			}
 		}
-		return postgres.EndOperations(ctx, q, fleet.DrainSubject(e.Node), postgres.Ending{State: e.State, Reason: e.Reason, Message: e.Message})
+		how := postgres.Ending{Kind: fleet.OperationDrain, State: e.State, Reason: e.Reason, Message: e.Message}
+		return postgres.EndOperations(ctx, q, fleet.DrainSubject(e.Node), how)
 	})
 }
 
