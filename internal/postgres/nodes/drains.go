@@ -277,6 +277,15 @@ func (s *Store) EndDrain(ctx context.Context, e fleet.DrainEnd) error {
 	})
 }
 
+// CancelDrain ends an operation at once. Its node stays cordoned; the entity ends the drain when no other operation waits.
+func CancelDrain(ctx context.Context, q *db.Queries, o *postgres.Operation) error {
+	end := postgres.EndsCancelled("it was cancelled; node " + string(o.Node) + " stays cordoned, and its connection keeps draining")
+	if err := end(ctx, q, o); err != nil {
+		return err
+	}
+	return postgres.PutOutbox(ctx, q, o.Subject)
+}
+
 // NodeDrain is the last drain of a node, as people see it.
 type NodeDrain struct {
 	Operation         fleet.OperationID
