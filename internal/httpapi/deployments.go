@@ -63,7 +63,6 @@ func (s *server) mountDeployments(fleet.DeclaredKind) {
 			}
 			return s.listObjects(ctx, fleet.ObjectKey{Kind: fleet.KindDeployment}, in.ListParams, s.deploymentStatuses)
 		})
-	s.mountDeploymentTurns()
 	s.mountDeploymentReads()
 	s.mountReplicas()
 	s.mountExplain()

@@ -17,11 +17,15 @@ type NameParam struct {
 	Name string `path:"name"`
 }
 
+func (p NameParam) keyOf(kind fleet.ObjectKind) (fleet.ObjectKey, error) {
+	return fleet.ObjectKey{Kind: kind, Name: p.Name}, fleet.ValidateName("name", p.Name)
+}
+
 type getInput struct{ NameParam }
 
 type listInput struct{ ListParams }
 
-type deleteInput struct {
+type changeInput struct {
 	NameParam
 	MutationParams
 }
@@ -71,7 +75,7 @@ func (s *server) mountKind(k fleet.DeclaredKind, part kindPart) {
 			return s.getObject(ctx, fleet.ObjectKey{Kind: k.Kind, Name: in.Name}, one)
 		})
 	serve.Register(s.Server, s.plans.Kinds[k.Kind].Writers, serve.Endpoint(http.MethodDelete, path+"/{name}", "delete-"+string(k.Kind), "Delete a "+string(k.Kind)),
-		func(ctx context.Context, in *deleteInput) (*acceptedOutput, error) {
+		func(ctx context.Context, in *changeInput) (*acceptedOutput, error) {
 			return s.deleteDeclared(ctx, fleet.ObjectKey{Kind: k.Kind, Name: in.Name}, in.MutationParams)
 		})
 }

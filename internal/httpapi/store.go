@@ -28,7 +28,7 @@ type Store interface {
 	bodyStore
 	nodeStore
 	reconcileStore
-	failoverStore
+	verbStore
 	tokenStore
 	eventStore
 	plans.Store
@@ -131,19 +131,14 @@ type nodeStore interface {
 	// RevokeNode is illegal_state for a node that never enrolled; again, it changes nothing.
 	RevokeNode(ctx context.Context, node fleet.NodeName) error
 	keyStore
+	LeaseOf(ctx context.Context, site fleet.SiteName) (nodes.Lease, error)
 }
 
 type reconcileStore interface {
-	AskReconcile(ctx context.Context, in nodes.ReconcileRequest) (postgres.Operation, error)
 	AskReconciles(ctx context.Context, in nodes.ReconcileRequest) ([]postgres.Operation, error)
 	ListReconciles(ctx context.Context, node fleet.NodeName, limit int32) ([]reconcile.Reconcile, error)
 	ListOrphans(ctx context.Context, of reconcile.OrphanFilter, after string, limit int32) ([]reconcile.Orphan, error)
 	ApproveOrphans(ctx context.Context, in reconcile.OrphanApproval) (*postgres.Operation, error)
-}
-
-type failoverStore interface {
-	LeaseOf(ctx context.Context, site fleet.SiteName) (nodes.Lease, error)
-	AskFailover(ctx context.Context, in nodes.FailoverRequest) (postgres.Operation, error)
 }
 
 type tokenStore interface {
@@ -184,7 +179,6 @@ type drainStore interface {
 	// Cordon and Uncordon change nothing of a node that is so already.
 	Cordon(ctx context.Context, in nodes.CordonRequest) error
 	Uncordon(ctx context.Context, in nodes.CordonRequest) error
-	AskNodeDrain(ctx context.Context, in nodes.DrainRequest) (postgres.Operation, error)
 	NodeDrains(ctx context.Context, nodes ...fleet.NodeName) (map[fleet.NodeName]nodes.NodeDrain, error)
 }
 
