@@ -63,6 +63,11 @@ func (c *Client) PutTemplate(ctx context.Context, name string, template Template
 	return c.Put(ctx, ObjectKey{Kind: KindTemplate, Name: name}, template, m)
 }
 
+// Ask sends a verb of an object with the body that it takes, nil for none: POST /api/v1/PLURAL/NAME/VERB.
+func (c *Client) Ask(ctx context.Context, key ObjectKey, verb string, in any, m Mutation) (Accepted, error) {
+	return c.accepted(ctx, writeCall(http.MethodPost, m, in, objectPath(key, verb)...))
+}
+
 func (c *Client) accepted(ctx context.Context, r clientCall) (Accepted, error) {
 	var a Accepted
 	_, err := c.do(ctx, r, &a)
