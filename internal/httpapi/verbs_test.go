@@ -19,7 +19,9 @@ func TestVerbs(t *testing.T) {
 		OperationID string `json:"operationId"`
 		Responses   map[string]any
 	}
-	doc := into[struct{ Paths map[string]map[string]operation }](t, r.call("", http.MethodGet, "/openapi.json", nil))
+	doc := into[struct {
+		Paths map[string]map[string]operation
+	}](t, r.call("", http.MethodGet, "/openapi.json", nil))
 	seen := map[string]bool{}
 	for _, v := range verbs() {
 		op := v.endpoint()
