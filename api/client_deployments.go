@@ -22,17 +22,17 @@ func (c *Client) StageDeployment(ctx context.Context, name string, in Deployment
 
 // DeployDeployment has run what is declared, as it was written last.
 func (c *Client) DeployDeployment(ctx context.Context, name string, in ActionRequest, m Mutation) (Accepted, error) {
-	return c.accepted(ctx, writeCall(http.MethodPost, m, in, "deployments", name, "deploy"))
+	return c.Ask(ctx, ObjectKey{Kind: KindDeployment, Name: name}, "deploy", in, m)
 }
 
 // RestartDeployment replaces every replica by a new one, one by one.
 func (c *Client) RestartDeployment(ctx context.Context, name string, in ActionRequest, m Mutation) (Accepted, error) {
-	return c.accepted(ctx, writeCall(http.MethodPost, m, in, "deployments", name, "restart"))
+	return c.Ask(ctx, ObjectKey{Kind: KindDeployment, Name: name}, "restart", in, m)
 }
 
 // ScaleDeployment sets how many replicas there are to be, within the bounds of the spec.
 func (c *Client) ScaleDeployment(ctx context.Context, name string, in ScaleRequest, m Mutation) (Accepted, error) {
-	return c.accepted(ctx, writeCall(http.MethodPost, m, in, "deployments", name, "scale"))
+	return c.Ask(ctx, ObjectKey{Kind: KindDeployment, Name: name}, "scale", in, m)
 }
 
 // EndedDeployments lists those that have ended and are declared no more, as long as their record

@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"net/http"
 	"net/url"
 	"strconv"
 )
@@ -29,7 +28,7 @@ func FleetVerbs() []string {
 
 // TurnFleet asks something of a fleet change: one of FleetVerbs.
 func (c *Client) TurnFleet(ctx context.Context, name, verb string, in ActionRequest, m Mutation) (Accepted, error) {
-	return c.accepted(ctx, writeCall(http.MethodPost, m, in, "fleets", name, verb))
+	return c.Ask(ctx, ObjectKey{Kind: KindFleet, Name: name}, verb, in, m)
 }
 
 // FleetRuns lists the runs of a fleet change, newest first.

@@ -23,22 +23,22 @@ func (c *Client) StageInstance(ctx context.Context, key ObjectKey, in InstancePu
 
 // Deploy brings the desired revision to the site's nodes.
 func (c *Client) Deploy(ctx context.Context, key ObjectKey, in ActionRequest, m Mutation) (Accepted, error) {
-	return c.accepted(ctx, writeCall(http.MethodPost, m, in, objectPath(key, "deploy")...))
+	return c.Ask(ctx, key, "deploy", in, m)
 }
 
 // Enable has the instance run.
 func (c *Client) Enable(ctx context.Context, key ObjectKey, in ActionRequest, m Mutation) (Accepted, error) {
-	return c.accepted(ctx, writeCall(http.MethodPost, m, in, objectPath(key, "enable")...))
+	return c.Ask(ctx, key, "enable", in, m)
 }
 
 // Disable stops the instance; its nodes keep the config.
 func (c *Client) Disable(ctx context.Context, key ObjectKey, in ActionRequest, m Mutation) (Accepted, error) {
-	return c.accepted(ctx, writeCall(http.MethodPost, m, in, objectPath(key, "disable")...))
+	return c.Ask(ctx, key, "disable", in, m)
 }
 
 // Rollback releases an earlier revision's content under a new number.
 func (c *Client) Rollback(ctx context.Context, key ObjectKey, in RollbackRequest, m Mutation) (Accepted, error) {
-	return c.accepted(ctx, writeCall(http.MethodPost, m, in, objectPath(key, "rollback")...))
+	return c.Ask(ctx, key, "rollback", in, m)
 }
 
 // Deliveries lists the delivery history of an instance, newest first.

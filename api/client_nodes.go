@@ -35,7 +35,7 @@ func (c *Client) RotateNodeKey(ctx context.Context, name string, m Mutation) (No
 
 // ReconcileNode has a node compared with its site's expected set.
 func (c *Client) ReconcileNode(ctx context.Context, node string, m Mutation) (Accepted, error) {
-	return c.accepted(ctx, writeCall(http.MethodPost, m, nil, "nodes", node, "reconcile"))
+	return c.Ask(ctx, ObjectKey{Kind: "node", Name: node}, "reconcile", nil, m)
 }
 
 // ReconcileSite has each node of a site's pair compared.
@@ -47,7 +47,7 @@ func (c *Client) ReconcileSite(ctx context.Context, site string, m Mutation) (Ac
 
 // FailoverSite makes another node the active one of a site.
 func (c *Client) FailoverSite(ctx context.Context, site string, in FailoverRequest, m Mutation) (Accepted, error) {
-	return c.accepted(ctx, writeCall(http.MethodPost, m, in, "sites", site, "failover"))
+	return c.Ask(ctx, ObjectKey{Kind: KindSite, Name: site}, "failover", in, m)
 }
 
 // Reconciles lists the last comparisons of a node, newest first.
@@ -71,7 +71,7 @@ func (c *Client) ApproveOrphans(ctx context.Context, node string, in OrphanAppro
 
 // DrainNode empties a node.
 func (c *Client) DrainNode(ctx context.Context, node string, in NodeDrainRequest, m Mutation) (Accepted, error) {
-	return c.accepted(ctx, writeCall(http.MethodPost, m, in, "nodes", node, "drain"))
+	return c.Ask(ctx, ObjectKey{Kind: "node", Name: node}, "drain", in, m)
 }
 
 // CordonNode keeps new work away from a node.

@@ -72,7 +72,12 @@ func (c *Client) PutTemplate(ctx context.Context, name string, template Template
 
 // ApplyPolicy has the policy of an organization, a project or a service applied to all that it governs.
 func (c *Client) ApplyPolicy(ctx context.Context, holder ObjectKey, m Mutation) (Accepted, error) {
-	return c.accepted(ctx, writeCall(http.MethodPost, m, nil, objectPath(holder, "apply-policy")...))
+	return c.Ask(ctx, holder, "apply-policy", nil, m)
+}
+
+// Ask sends a verb of an object with the body that it takes, nil for none: POST /api/v1/PLURAL/NAME/VERB.
+func (c *Client) Ask(ctx context.Context, key ObjectKey, verb string, in any, m Mutation) (Accepted, error) {
+	return c.accepted(ctx, writeCall(http.MethodPost, m, in, objectPath(key, verb)...))
 }
 
 func (c *Client) accepted(ctx context.Context, r clientCall) (Accepted, error) {

@@ -4,6 +4,7 @@ package workers
 
 import (
 	"maps"
+	"reflect"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -35,28 +36,21 @@ type Server struct {
 	Policies    *activities.Policies
 }
 
+// Activities are all fields.
+func (s Server) Activities() []any {
+	fields := reflect.ValueOf(s)
+	out := make([]any, fields.NumField())
+	for i := range out {
+		out[i] = fields.Field(i).Interface()
+	}
+	return out
+}
+
 // Workflows lists every workflow type with its function; replay tests use it too.
 func Workflows() map[string]any {
-	all := map[string]any{
-		workflows.TypeInstance:    workflows.Instance,
-		workflows.TypeDeployment:  workflows.Deployment,
-		workflows.TypeFleet:       workflows.Fleet,
-		workflows.TypeFleetSite:   workflows.FleetSite,
-		workflows.TypeNode:        workflows.Node,
-		workflows.TypeDrain:       workflows.Drain,
-		workflows.TypeSite:        workflows.Site,
-		workflows.TypeExecution:   workflows.Execution,
-		workflows.TypeDeliverSite: workflows.DeliverSite,
-		workflows.TypeWatchRegion: workflows.WatchRegion,
-		workflows.TypePolicy:      workflows.Policy,
-
-		workflows.TypePurgePending:    workflows.PurgePending,
-		workflows.TypeSweepOperations: workflows.SweepOperations,
-		workflows.TypeSweepNodes:      workflows.SweepNodes,
-		workflows.TypeCollectGarbage:  workflows.CollectGarbage,
-		workflows.TypeSyncRuntime:     workflows.SyncRuntime,
-	}
+	all := workflows.Entities()
 	maps.Copy(all, workflows.Doors())
+	maps.Copy(all, workflows.Duties())
 	return all
 }
 
@@ -65,9 +59,7 @@ func Workflows() map[string]any {
 // schedule would skip its ticks until the run times out. So each is one activity and has to stay
 // so, or to replay what builds before it recorded (TestReplay).
 func versioning(name string) workflow.VersioningBehavior {
-	switch name {
-	case workflows.TypePurgePending, workflows.TypeSweepOperations, workflows.TypeSweepNodes,
-		workflows.TypeCollectGarbage, workflows.TypeSyncRuntime:
+	if _, scheduled := workflows.Duties()[name]; scheduled {
 		return workflow.VersioningBehaviorAutoUpgrade
 	}
 	return workflow.VersioningBehaviorPinned
@@ -89,7 +81,7 @@ func NewServer(c client.Client, build, identity string, s Server) worker.Worker 
 	for name, f := range Workflows() {
 		w.RegisterWorkflowWithOptions(f, workflow.RegisterOptions{Name: name, VersioningBehavior: versioning(name)})
 	}
-	for _, a := range []any{s.Instances, s.Doors, s.Reconciles, s.Drains, s.Failovers, s.Fleets, s.Deployments, s.Batches, s.Sweeps, s.Modules, s.Regions, s.Policies} {
+	for _, a := range s.Activities() {
 		w.RegisterActivity(a)
 	}
 	return w

@@ -2,6 +2,8 @@ package workflows_test
 
 import (
 	"errors"
+	"maps"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -24,7 +26,7 @@ func TestDoorsUnderIDs(t *testing.T) {
 		"deployment.api", "deliver.plant-1", "fleet.press-v7.1.2.plant-1", execution,
 		"deployment.", "deployment.web.monday", "instance.press-7",
 	}
-	for kind, in := range map[string]any{
+	inputs := map[string]any{
 		workflows.TypeDeployInstance:     workflows.DeployInstanceInput{Site: "plant-1", Instance: "press-7"},
 		workflows.TypeSetInstanceState:   workflows.SetInstanceStateInput{Site: "plant-1", Instance: "press-7", State: "enabled"},
 		workflows.TypeReconcileNode:      workflows.ReconcileNodeInput{Node: "plant-1-a"},
@@ -36,7 +38,9 @@ func TestDoorsUnderIDs(t *testing.T) {
 		workflows.TypeRestartDeployment:  web,
 		workflows.TypeDestroyDeployment:  web,
 		workflows.TypeExecuteModule:      workflows.ExecuteModuleInput{Module: "acme.vision.Detect"},
-	} {
+	}
+	require.ElementsMatch(t, slices.Collect(maps.Keys(workflows.Doors())), slices.Collect(maps.Keys(inputs)), "a door has no input here")
+	for kind, in := range inputs {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			under := func(id string, requests fakeRequests) error {

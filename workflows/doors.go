@@ -8,6 +8,22 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
+// Types of the doors, which any Temporal client starts.
+const (
+	TypeDeployInstance     = "DeployInstance"
+	TypeSetInstanceState   = "SetInstanceState"
+	TypeDeployFleet        = "DeployFleet"
+	TypeConvergeDeployment = "ConvergeDeployment"
+	TypeScaleDeployment    = "ScaleDeployment"
+	TypeRestartDeployment  = "RestartDeployment"
+	TypeDestroyDeployment  = "DestroyDeployment"
+	TypeReconcileNode      = "ReconcileNode"
+	TypeDrainNode          = "DrainNode"
+	TypeFailoverSite       = "FailoverSite"
+	TypeExecuteModule      = "ExecuteModule"
+	TypeApplyRegionPolicy  = "ApplyRegionPolicy"
+)
+
 // Doors are the workflow types by which any Temporal client requests an operation, one row each: the type and what
 // it requests. Each waits for the operation, and fails when that fails.
 func Doors() map[string]any {

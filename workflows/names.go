@@ -23,37 +23,6 @@ const (
 // NodeQueue is the queue that one node polls for its own activity tasks.
 func NodeQueue(node fleet.NodeName) string { return queueNode + string(node) }
 
-// Types of the entities, which the region starts (entities.go).
-const (
-	TypeInstance    = "Instance"
-	TypeDeployment  = "Deployment"
-	TypeFleet       = "Fleet"
-	TypeFleetSite   = "FleetSite" // a child of Fleet
-	TypeNode        = "Node"
-	TypeDrain       = "Drain"
-	TypeSite        = "Site"
-	TypeExecution   = "Execution"
-	TypeDeliverSite = "DeliverSite"
-	TypeWatchRegion = "WatchRegion"
-	TypePolicy      = "Policy"
-)
-
-// Types of the doors, which any Temporal client starts (doors.go).
-const (
-	TypeDeployInstance     = "DeployInstance"
-	TypeApplyRegionPolicy  = "ApplyRegionPolicy"
-	TypeSetInstanceState   = "SetInstanceState"
-	TypeDeployFleet        = "DeployFleet"
-	TypeConvergeDeployment = "ConvergeDeployment"
-	TypeScaleDeployment    = "ScaleDeployment"
-	TypeRestartDeployment  = "RestartDeployment"
-	TypeDestroyDeployment  = "DestroyDeployment"
-	TypeReconcileNode      = "ReconcileNode"
-	TypeDrainNode          = "DrainNode"
-	TypeFailoverSite       = "FailoverSite"
-	TypeExecuteModule      = "ExecuteModule"
-)
-
 // Types of the scheduled duties.
 const (
 	TypePurgePending    = "PurgePending"

@@ -8,6 +8,14 @@ import (
 
 var sweeps *activities.Sweeps
 
+// Duties are the workflow types that schedules start, with their functions.
+func Duties() map[string]any {
+	return map[string]any{
+		TypePurgePending: PurgePending, TypeSweepOperations: SweepOperations, TypeSweepNodes: SweepNodes,
+		TypeCollectGarbage: CollectGarbage, TypeSyncRuntime: SyncRuntime,
+	}
+}
+
 // PurgePendingResult counts the rows that were removed.
 type PurgePendingResult struct {
 	Removed int64 `json:"removed"`

@@ -1,7 +1,7 @@
 package main
 
 import (
-	"context"
+	"errors"
 
 	"github.com/spf13/cobra"
 
@@ -9,73 +9,61 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// instanceVerb is a command on instances.
-type instanceVerb struct {
-	use, short  string
-	deployments bool // also works on deployments
-	do          func(context.Context, *api.Client, fleet.ObjectKey, *mutationFlags) (api.Accepted, error)
+// instanceVerb is a verb of instances that takes a reason.
+func (c *cli) instanceVerb(word, short string) verb {
+	return c.verbOfInstances(word, short, instanceKey, nil)
 }
 
-func (c *cli) newDeployCommand() *cobra.Command {
-	return c.newInstanceVerb(instanceVerb{
-		use: "deploy", short: "Deliver the desired revision of instances to their nodes, or make deployments run what is declared",
-		deployments: true,
-		do: func(ctx context.Context, client *api.Client, key fleet.ObjectKey, f *mutationFlags) (api.Accepted, error) {
-			if key.Kind == fleet.KindDeployment {
-				return client.DeployDeployment(ctx, key.Name, api.ActionRequest{Reason: f.reason}, f.mutation())
-			}
-			return client.Deploy(ctx, key, api.ActionRequest{Reason: f.reason}, f.mutation())
-		},
-	})
-}
-
-func (c *cli) newInstanceVerb(verb instanceVerb) *cobra.Command {
-	var f mutationFlags
+func (c *cli) verbOfInstances(
+	word, short string, named func(arg, site string) (fleet.ObjectKey, error), body func(*cobra.Command, *mutationFlags) func(int) (any, error),
+) verb {
 	var site string
-	cmd := &cobra.Command{
-		Use: verb.use + " SITE/NAME...", Short: verb.short, Args: cobra.MinimumNArgs(1),
-		Example:           "  holdfast " + verb.use + " plant-1/press-7 --reason 'ticket 4711'",
-		ValidArgsFunction: c.completeInstances,
+	return verb{
+		word: word, use: word + " SITE/NAME...", short: short, complete: c.completeInstances,
+		example: "  holdfast " + word + " plant-1/press-7 --reason 'ticket 4711'",
+		keys:    each(func(arg string) (fleet.ObjectKey, error) { return named(arg, site) }),
+		flags: func(cmd *cobra.Command, f *mutationFlags) func(int) (any, error) {
+			f.add(cmd)
+			f.addReason(cmd)
+			c.addSiteFlag(cmd, &site)
+			if body == nil {
+				return f.reasoned
+			}
+			return body(cmd, f)
+		},
 	}
-	if verb.deployments {
-		cmd.Use, cmd.ValidArgsFunction = verb.use+" SITE/NAME|deployment/NAME...", c.completeWriters
-	}
-	f.add(cmd)
-	f.addWait(cmd)
-	f.addReason(cmd)
-	c.addSiteFlag(cmd, &site)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		named := instanceKey
-		if verb.deployments {
-			named = writerKey
-		}
-		targets, err := instanceTargets(args, site, named, func(ctx context.Context, client *api.Client, key fleet.ObjectKey) (api.Accepted, error) {
-			return verb.do(ctx, client, key, &f)
-		})
-		if err != nil {
-			return err
-		}
-		return c.change(cmd.Context(), verb.use+" accepted", &f, targets)
-	}
-	return cmd
 }
 
-// instanceTargets parses all names before any request.
-func instanceTargets(
-	args []string, site string, named func(arg, site string) (fleet.ObjectKey, error),
-	do func(context.Context, *api.Client, fleet.ObjectKey) (api.Accepted, error),
-) ([]target, error) {
-	var targets []target
-	for _, arg := range args {
-		key, err := named(arg, site)
-		if err != nil {
-			return nil, err
+// deployVerb also works on deployments.
+func (c *cli) deployVerb() verb {
+	v := c.verbOfInstances("deploy", "Deliver the desired revision of instances to their nodes, or make deployments run what is declared", writerKey, nil)
+	v.use, v.complete = "deploy SITE/NAME|deployment/NAME...", c.completeWriters
+	return v
+}
+
+const rollbackLong = `Release the content of an earlier revision under a new number.
+
+Without --revision it restores the deployed revision if the desired one is not deployed, else the
+deployed revision before it.`
+
+func (c *cli) rollbackVerb() verb {
+	v := c.verbOfInstances("rollback", "Restore an earlier revision of instances", instanceKey, rollbackBody)
+	v.long = rollbackLong
+	return v
+}
+
+func rollbackBody(cmd *cobra.Command, f *mutationFlags) func(int) (any, error) {
+	var revision int64
+	cmd.Flags().Int64Var(&revision, "revision", 0, "revision to restore")
+	return func(names int) (any, error) {
+		switch {
+		case cmd.Flags().Changed("revision") && revision < 1:
+			return nil, &usageError{errors.New("invalid --revision: want 1 or more")}
+		case revision > 0 && names > 1:
+			return nil, &usageError{errors.New("--revision needs exactly one instance: each has its own numbers")}
 		}
-		targets = append(targets, target{key: key, do: func(ctx context.Context, client *api.Client) (api.Accepted, error) {
-			return do(ctx, client, key)
-		}})
+		return api.RollbackRequest{Revision: revision, Reason: f.reason}, nil
 	}
-	return targets, nil
 }
 
 func (c *cli) addSiteFlag(cmd *cobra.Command, site *string) {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"strings"
 
@@ -44,60 +43,37 @@ func deploymentOnly(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-func (c *cli) newScaleCommand() *cobra.Command {
-	var f mutationFlags
-	replicas := 0
-	cmd := &cobra.Command{
-		Use: "scale NAME... --replicas N", Short: "Set the number of replicas of deployments", Args: cobra.MinimumNArgs(1),
-		Long: "Set the number of replicas of deployments, within replicas.min and replicas.max of their specs.\n" +
+func (c *cli) scaleVerb() verb {
+	return verb{
+		word: "scale", use: "scale NAME... --replicas N", short: "Set the number of replicas of deployments", keys: deploymentNames,
+		long: "Set the number of replicas of deployments, within replicas.min and replicas.max of their specs.\n" +
 			"The number is not part of the spec: applying the spec again does not reset it.",
-		Example: "  holdfast scale web --replicas 5", ValidArgsFunction: c.completeObjects("deployment"),
+		example: "  holdfast scale web --replicas 5", complete: c.completeObjects("deployment"),
+		flags: func(cmd *cobra.Command, f *mutationFlags) func(int) (any, error) {
+			replicas := 0
+			f.addDecided(cmd)
+			cmd.Flags().IntVar(&replicas, "replicas", 0, "desired number of replicas")
+			_ = cmd.MarkFlagRequired("replicas") // it exists
+			return func(int) (any, error) { return api.ScaleRequest{Replicas: &replicas, Reason: f.reason}, nil }
+		},
 	}
-	f.add(cmd)
-	f.addWait(cmd)
-	cmd.Flags().StringVar(&f.reason, "reason", "", "reason, stored with the decisions")
-	cmd.Flags().IntVar(&replicas, "replicas", 0, "desired number of replicas")
-	_ = cmd.MarkFlagRequired("replicas") // it exists
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return c.turnDeployments(cmd.Context(), "scale", &f, args, func(ctx context.Context, client *api.Client, name string) (api.Accepted, error) {
-			return client.ScaleDeployment(ctx, name, api.ScaleRequest{Replicas: &replicas, Reason: f.reason}, f.mutation())
-		})
-	}
-	return cmd
 }
 
-func (c *cli) newRestartCommand() *cobra.Command {
-	var f mutationFlags
-	cmd := &cobra.Command{
-		Use: "restart deployment NAME...", Short: "Replace every replica of deployments, one by one", Args: deploymentOnly,
-		Example: "  holdfast restart deployment web --reason 'new certificate'", ValidArgsFunction: c.completeDeploymentKind,
+func (c *cli) restartVerb() verb {
+	return verb{
+		word: "restart", use: "restart deployment NAME...", short: "Replace every replica of deployments, one by one", args: deploymentOnly,
+		example: "  holdfast restart deployment web --reason 'new certificate'", complete: c.completeDeploymentKind, keys: deploymentNames,
+		flags: func(cmd *cobra.Command, f *mutationFlags) func(int) (any, error) {
+			f.addDecided(cmd)
+			return f.reasoned
+		},
 	}
-	f.add(cmd)
-	f.addWait(cmd)
-	cmd.Flags().StringVar(&f.reason, "reason", "", "reason, stored with the decisions")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return c.turnDeployments(cmd.Context(), "restart", &f, args, func(ctx context.Context, client *api.Client, name string) (api.Accepted, error) {
-			return client.RestartDeployment(ctx, name, api.ActionRequest{Reason: f.reason}, f.mutation())
-		})
-	}
-	return cmd
 }
 
-// turnDeployments requests a change of each named deployment.
-func (c *cli) turnDeployments(
-	ctx context.Context, verb string, f *mutationFlags, args []string, do func(context.Context, *api.Client, string) (api.Accepted, error),
-) error {
-	keys, err := deploymentNames(args)
-	if err != nil {
-		return err
-	}
-	var targets []target
-	for _, key := range keys {
-		targets = append(targets, target{key: key, do: func(ctx context.Context, client *api.Client) (api.Accepted, error) {
-			return do(ctx, client, key.Name)
-		}})
-	}
-	return c.change(ctx, verb+" accepted", f, targets)
+// addDecided is add with the reason for a change of a deployment.
+func (f *mutationFlags) addDecided(cmd *cobra.Command) {
+	f.add(cmd)
+	cmd.Flags().StringVar(&f.reason, "reason", "", "reason, stored with the decisions")
 }
 
 // completeDeploymentKind offers the word deployment first, then names.

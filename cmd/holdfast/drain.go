@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -60,34 +59,20 @@ end the drain; "holdfast operations cancel" does, and the node stays cordoned un
 "holdfast uncordon".`
 
 func (c *cli) newDrainNodeCommand() *cobra.Command {
-	var f mutationFlags
-	var in api.NodeDrainRequest
-	deadline := fleet.DefaultDrain
-	cmd := &cobra.Command{
-		Use: "node NAME...", Short: "Empty nodes", Args: cobra.MinimumNArgs(1), Long: drainNodeLong,
-		Example: "  holdfast drain node plant-1-a --reason 'new disk' --deadline 5m", ValidArgsFunction: c.completeObjects("node"),
-	}
-	f.addAsk(cmd)
-	f.addWait(cmd)
-	cmd.Flags().StringVar(&in.Reason, "reason", "", "reason, shown to the node and with it")
-	cmd.Flags().DurationVar(&deadline, "deadline", deadline, "time until its connection is cut")
-	cmd.Flags().BoolVar(&in.Force, "force", false, "stop what runs there if there is no other place for it")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := aSecondAtLeast("deadline", deadline); err != nil {
-			return err
-		}
-		in.DeadlineSeconds = int64(deadline.Seconds())
-		var targets []target
-		for _, name := range args {
-			key, err := nodeKey(name)
-			if err != nil {
-				return err
+	return c.newVerb(verb{
+		word: "drain", use: "node NAME...", short: "Empty nodes", long: drainNodeLong, keys: each(nodeKey),
+		example: "  holdfast drain node plant-1-a --reason 'new disk' --deadline 5m", complete: c.completeObjects("node"),
+		flags: func(cmd *cobra.Command, f *mutationFlags) func(int) (any, error) {
+			var in api.NodeDrainRequest
+			deadline := fleet.DefaultDrain
+			f.addAsk(cmd)
+			cmd.Flags().StringVar(&in.Reason, "reason", "", "reason, shown to the node and with it")
+			cmd.Flags().DurationVar(&deadline, "deadline", deadline, "time until its connection is cut")
+			cmd.Flags().BoolVar(&in.Force, "force", false, "stop what runs there if there is no other place for it")
+			return func(int) (any, error) {
+				in.DeadlineSeconds = int64(deadline.Seconds())
+				return in, aSecondAtLeast("deadline", deadline)
 			}
-			targets = append(targets, target{key: key, do: func(ctx context.Context, client *api.Client) (api.Accepted, error) {
-				return client.DrainNode(ctx, name, in, f.mutation())
-			}})
-		}
-		return c.change(cmd.Context(), "drain accepted", &f, targets)
-	}
-	return cmd
+		},
+	})
 }

@@ -36,36 +36,29 @@ func (c *cli) newFleetCommand() *cobra.Command {
 	return group
 }
 
-func (c *cli) newFleetVerb(verb, short string) *cobra.Command {
-	var f mutationFlags
-	cmd := &cobra.Command{
-		Use: verb + " NAME...", Short: short, Args: cobra.MinimumNArgs(1), Long: short + ".\n\n" + fleetLong,
-		Example:           "  holdfast fleet " + verb + " speed-up --reason 'ticket 4711'",
-		ValidArgsFunction: c.completeObjects("fleet"),
-	}
-	f.add(cmd)
-	f.addWait(cmd)
-	f.addReason(cmd)
-	if verb == string(fleet.FleetPause) { // its operation ends only with the run
-		cmd.Flags().Lookup("wait").DefValue, f.wait = "false", false
-	}
-	if verb == string(fleet.FleetCancel) {
-		f.wanted = fleet.OperationCancelled
-	}
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		var targets []target
-		for _, name := range args {
-			key, err := objectKey(fleet.KindFleet, name, "")
+func (c *cli) newFleetVerb(word, short string) *cobra.Command {
+	return c.newVerb(verb{
+		word: word, use: word + " NAME...", short: short, long: short + ".\n\n" + fleetLong,
+		example: "  holdfast fleet " + word + " speed-up --reason 'ticket 4711'", complete: c.completeObjects("fleet"),
+		keys: each(func(arg string) (fleet.ObjectKey, error) {
+			key, err := objectKey(fleet.KindFleet, arg, "")
 			if err != nil {
-				return &usageError{err}
+				return key, &usageError{err}
 			}
-			targets = append(targets, target{key: key, do: func(ctx context.Context, client *api.Client) (api.Accepted, error) {
-				return client.TurnFleet(ctx, name, verb, api.ActionRequest{Reason: f.reason}, f.mutation())
-			}})
-		}
-		return c.change(cmd.Context(), verb+" accepted", &f, targets)
-	}
-	return cmd
+			return key, nil
+		}),
+		flags: func(cmd *cobra.Command, f *mutationFlags) func(int) (any, error) {
+			f.add(cmd)
+			f.addReason(cmd)
+			if word == string(fleet.FleetPause) { // its operation ends only with the run
+				cmd.Flags().Lookup("wait").DefValue, f.wait = "false", false
+			}
+			if word == string(fleet.FleetCancel) {
+				f.wanted = fleet.OperationCancelled
+			}
+			return f.reasoned
+		},
+	})
 }
 
 var fleetTargetHeader = []string{"INSTANCE", "WAVE", "STATE", "REVISION", "BEFORE", "TRIES", "REASON", "MESSAGE", "UPDATED"}

@@ -21,27 +21,14 @@ func (c *cli) newReconcileCommand() *cobra.Command {
 }
 
 func (c *cli) newReconcileNodeCommand() *cobra.Command {
-	var f mutationFlags
-	cmd := &cobra.Command{
-		Use: "node NAME...", Short: "Compare nodes", Args: cobra.MinimumNArgs(1), Long: reconcileLong,
-		Example: "  holdfast reconcile node plant-1-b", ValidArgsFunction: c.completeObjects("node"),
-	}
-	f.addAsk(cmd)
-	f.addWait(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		var targets []target
-		for _, name := range args {
-			key, err := nodeKey(name)
-			if err != nil {
-				return err
-			}
-			targets = append(targets, target{key: key, do: func(ctx context.Context, client *api.Client) (api.Accepted, error) {
-				return client.ReconcileNode(ctx, name, f.mutation())
-			}})
-		}
-		return c.change(cmd.Context(), "reconcile accepted", &f, targets)
-	}
-	return cmd
+	return c.newVerb(verb{
+		word: "reconcile", use: "node NAME...", short: "Compare nodes", long: reconcileLong, keys: each(nodeKey),
+		example: "  holdfast reconcile node plant-1-b", complete: c.completeObjects("node"),
+		flags: func(cmd *cobra.Command, f *mutationFlags) func(int) (any, error) {
+			f.addAsk(cmd)
+			return nil
+		},
+	})
 }
 
 func (c *cli) newReconcileSiteCommand() *cobra.Command {

@@ -57,14 +57,16 @@ func newRootCommand(c *cli) *cobra.Command {
 	complete(root, "project", c.completeObjects("project"))
 	root.AddCommand(
 		c.newPlanCommand(), c.newApplyCommand(), c.newGetCommand(), c.newDescribeCommand(), c.newDeleteCommand(),
-		c.newDeployCommand(), c.newEnableCommand(), c.newDisableCommand(), c.newRollbackCommand(),
-		c.newScaleCommand(), c.newRestartCommand(), c.newExplainCommand(), c.newTopCommand(), c.newTryCommand(),
+		c.newExplainCommand(), c.newTopCommand(), c.newTryCommand(),
 		c.newFleetCommand(),
-		c.newExecCommand(), c.newReconcileCommand(), c.newFailoverCommand(), c.newOrphansCommand(), c.newDrainCommand(), c.newCordonCommand(), c.newUncordonCommand(), c.newWaitCommand(), c.newDeliveriesCommand(), c.newOperationsCommand(), c.newLogsCommand(),
+		c.newExecCommand(), c.newReconcileCommand(), c.newOrphansCommand(), c.newDrainCommand(), c.newCordonCommand(), c.newUncordonCommand(), c.newWaitCommand(), c.newDeliveriesCommand(), c.newOperationsCommand(), c.newLogsCommand(),
 		c.newEventsCommand(), c.newArtifactCommand(), c.newTokenCommand(), c.newJoinTokenCommand(), c.newRegionCommand(),
 		c.newContextCommand(), c.newVersionCommand(), newExitCodesTopic(),
 		c.newServerCommand(), c.newNodeCommand(), c.newAdminCommand(),
 	)
+	for _, v := range c.verbs() {
+		root.AddCommand(c.newVerb(v))
+	}
 	return root
 }
 

@@ -118,10 +118,9 @@ func finalLine(op api.Operation) string {
 	if op.Revision > 0 {
 		line.WriteString(", revision " + number(op.Revision))
 	}
-	if op.Node != "" && op.State == fleet.OperationSucceeded { // otherwise the error contains it
-		line.WriteString(": " + clean(op.Message))
-	}
-	if op.Deployment != "" && op.Message != "" && op.State == fleet.OperationSucceeded {
+	// Otherwise the error contains it, or progress tells more.
+	answers := op.Node != "" || op.Message != "" && op.Instance+op.Fleet+op.Module == ""
+	if answers && op.State == fleet.OperationSucceeded {
 		line.WriteString(": " + clean(op.Message))
 	}
 	if op.FleetRun != nil {

@@ -250,3 +250,19 @@ func TestMutations(t *testing.T) {
 		require.Equal(t, "from-ci", r.last().key)
 	})
 }
+
+// N103: what an operation answers is in its final line, whatever its kind; where progress tells more, its message is not.
+func TestFinalLineHasTheAnswer(t *testing.T) {
+	t.Parallel()
+	for want, op := range map[string]api.Operation{
+		"inspect plant-1 succeeded: node plant-1-a holds the lease": {Kind: "inspect", Site: "plant-1", Message: "node plant-1-a holds the lease"},
+		"inspect plant-1 succeeded":                                 {Kind: "inspect", Site: "plant-1"},
+		"drain node/plant-1-a succeeded: 2 moved":                   {Kind: "drain", Site: "plant-1", Node: "plant-1-a", Message: "2 moved"},
+		"restart deployment/web succeeded: 3 new":                   {Kind: "restart", Deployment: "web", Message: "3 new"},
+		"execute acme.vision.Detect succeeded":                      {Kind: "execute", Module: "acme.vision.Detect", Message: "done"},
+		"deploy plant-1/press-7 succeeded":                          {Kind: "deploy", Site: "plant-1", Instance: "press-7", Message: "done"},
+	} {
+		op.State = fleet.OperationSucceeded
+		require.Equal(t, want, finalLine(op))
+	}
+}

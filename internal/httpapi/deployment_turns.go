@@ -4,80 +4,41 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"net/http"
-
-	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/declare"
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/internal/postgres/deployments"
 )
 
-type turnDeploymentInput struct {
-	NameParam
-	MutationParams
-}
-
-// deploymentTurns are the verbs of a deployment and what they ask for.
-var deploymentTurns = []struct {
-	verb    string
-	kind    fleet.OperationKind
-	summary string
-}{
-	{"deploy", fleet.OperationConverge, "Run what is declared, as it was written last"},
-	{"restart", fleet.OperationRestart, "Replace every replica by a new one, one by one"},
-	{"scale", fleet.OperationScale, "Set how many replicas there are to be"},
-}
-
-func (s *server) mountDeploymentTurns() {
-	for _, t := range deploymentTurns {
-		op := serve.Endpoint(http.MethodPost, deploymentPath+"/"+t.verb, t.verb+"-deployment", t.summary)
-		s.mountDeploymentTurn(op, t.kind)
-		if t.kind == fleet.OperationScale {
-			serve.Takes[api.ScaleRequest](s.Server, op)
-		} else {
-			serve.Takes[api.ActionRequest](s.Server, op)
-		}
-	}
-	s.mountDeploymentTurn(serve.Endpoint(http.MethodDelete, deploymentPath, "delete-deployment", "End all replicas of a deployment, and then delete it"), fleet.OperationDestroy)
-}
-
-func (s *server) mountDeploymentTurn(op huma.Operation, kind fleet.OperationKind) {
-	op.DefaultStatus = http.StatusAccepted
-	serve.Register(s.Server, serve.ForOperators, op, func(ctx context.Context, in *turnDeploymentInput) (*acceptedOutput, error) {
-		return s.turnDeployment(ctx, kind, in)
+func turnsDeployment(kind fleet.OperationKind) mounter {
+	return turns[changeInput](func(s *server, ctx context.Context, w postgres.Write, in api.ActionRequest) (postgres.Started, error) {
+		return s.turnDeployment(ctx, deployments.DeploymentTurn{Write: w, Kind: kind, Reason: in.Reason})
 	})
 }
 
-func (s *server) turnDeployment(ctx context.Context, kind fleet.OperationKind, in *turnDeploymentInput) (*acceptedOutput, error) {
-	key := deploymentKey(in.Name)
-	if err := fleet.ValidateName("name", in.Name); err != nil {
-		return nil, err
+func (s *server) scaleDeployment(ctx context.Context, w postgres.Write, in api.ScaleRequest) (postgres.Started, error) {
+	if err := checkReplicas(in.Replicas); err != nil {
+		return postgres.Started{}, err
 	}
-	t := deployments.DeploymentTurn{Kind: kind}
-	raw, err := s.readDeploymentTurn(ctx, &t)
-	if err != nil {
-		return nil, err
+	return s.turnDeployment(ctx, deployments.DeploymentTurn{Write: w, Kind: fleet.OperationScale, Reason: in.Reason, Replicas: in.Replicas})
+}
+
+func (s *server) turnDeployment(ctx context.Context, t deployments.DeploymentTurn) (postgres.Started, error) {
+	if err := declare.CheckTexts(nil, t.Reason); err != nil {
+		return postgres.Started{}, err
 	}
-	if t.Write, err = s.write(ctx, key, in.MutationParams, raw); err != nil {
-		return nil, err
-	}
-	o, missing := s.visible(ctx, key)
+	o, missing := s.visible(ctx, t.Key)
 	// A repeat of a delete that succeeded finds no object, and is the store's to answer.
-	if missing != nil && (kind != fleet.OperationDestroy || in.IdempotencyKey == "") {
-		return nil, missing
+	if missing != nil && (t.Kind != fleet.OperationDestroy || t.Idempotency.Key == "") {
+		return postgres.Started{}, missing
 	}
 	started, err := s.startTurn(ctx, t, o)
 	if fleet.KindOf(err) == fleet.NotFound && missing != nil {
-		return nil, missing
+		return started, missing
 	}
-	if err != nil {
-		return nil, err
-	}
-	return s.startedOutput(ctx, started, in.MutationParams), nil
+	return started, err
 }
 
 func checkReplicas(n *int) error {
@@ -91,26 +52,6 @@ func checkReplicas(n *int) error {
 		return nil
 	}
 	return wrong.At("/replicas").WithHint("the bounds are replicas.min and replicas.max of its spec")
-}
-
-// readDeploymentTurn reads the body of an action; only a scale needs to have one.
-func (s *server) readDeploymentTurn(ctx context.Context, t *deployments.DeploymentTurn) (raw []byte, err error) {
-	if t.Kind != fleet.OperationScale {
-		var in api.ActionRequest
-		raw, err = s.ReadOptional(ctx, &in)
-		t.Reason = in.Reason
-	} else {
-		var in api.ScaleRequest
-		raw, err = s.ReadJSON(ctx, &in)
-		t.Reason, t.Replicas = in.Reason, in.Replicas
-		if err == nil {
-			err = checkReplicas(in.Replicas)
-		}
-	}
-	if err == nil {
-		err = declare.CheckTexts(nil, t.Reason)
-	}
-	return raw, err
 }
 
 // startTurn asks the store; a deploy of what was only written so far releases it.

@@ -64,7 +64,6 @@ func (s *server) mountDeployments(fleet.DeclaredKind) {
 			}
 			return s.listObjects(ctx, fleet.CopyKey{Region: fleet.RegionName(in.Region), ObjectKey: fleet.ObjectKey{Kind: fleet.KindDeployment}}, in.ListParams, s.deploymentStatuses)
 		})
-	s.mountDeploymentTurns()
 	s.mountDeploymentReads()
 	s.mountReplicas()
 	s.mountExplain()

@@ -12,16 +12,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
 )
 
-type askDrainInput struct {
-	NameParam
-	AskParams
-}
-
-func (s *server) mountDrains() {
-	drain := serve.Endpoint(http.MethodPost, "/api/v1/nodes/{name}/drain", "drain-node", "Empty a node: cordon it, move what runs, let it finish, cut it off at the deadline")
-	drain.DefaultStatus = http.StatusAccepted
-	serve.Register(s.Server, serve.ForOperators, drain, s.drainNode)
-	serve.Takes[api.NodeDrainRequest](s.Server, drain)
+func (s *server) mountCordons() {
 	cordon := serve.Endpoint(http.MethodPost, "/api/v1/nodes/{name}/cordon", "cordon-node", "Keep new work away from a node")
 	serve.Register(s.Server, serve.ForOperators, cordon, s.cordonNode)
 	serve.Takes[api.CordonRequest](s.Server, cordon)
@@ -29,30 +20,21 @@ func (s *server) mountDrains() {
 	serve.Register(s.Server, serve.ForOperators, uncordon, s.uncordonNode)
 }
 
-func (s *server) drainNode(ctx context.Context, in *askDrainInput) (*acceptedOutput, error) {
-	var req api.NodeDrainRequest
-	body, err := s.ReadOptional(ctx, &req)
+func (s *server) drainNode(ctx context.Context, w postgres.Write, in api.NodeDrainRequest) (*acceptedOutput, error) {
+	order, err := fleet.DrainOrder{Reason: in.Reason, DeadlineSeconds: in.DeadlineSeconds, Force: in.Force}.Checked(w.Actor)
 	if err != nil {
 		return nil, err
 	}
-	order, err := fleet.DrainOrder{Reason: req.Reason, DeadlineSeconds: req.DeadlineSeconds, Force: req.Force}.Checked(serve.CallOf(ctx).Actor)
+	n, _, err := s.visibleNode(ctx, w.Key.Name)
 	if err != nil {
 		return nil, err
 	}
-	n, _, err := s.visibleNode(ctx, in.Name)
+	op, err := s.store.AskNodeDrain(ctx, nodes.DrainRequest{Request: w.Request, Node: n.Name, Order: order})
 	if err != nil {
 		return nil, err
 	}
-	ask, err := s.ask(ctx, in.AskParams, body, 0) // the order sets it
-	if err != nil {
-		return nil, err
-	}
-	op, err := s.store.AskNodeDrain(ctx, nodes.DrainRequest{Request: ask, Node: n.Name, Order: order})
-	if err != nil {
-		return nil, err
-	}
-	out := s.askedOutput(ctx, op, in.DryRun)
-	if in.DryRun {
+	out := s.askedOutput(ctx, op, w.DryRun)
+	if w.DryRun {
 		return out, nil
 	}
 	view, err := s.fullOperation(ctx, op)
@@ -60,7 +42,7 @@ func (s *server) drainNode(ctx context.Context, in *askDrainInput) (*acceptedOut
 	return out, err
 }
 
-func (s *server) cordonNode(ctx context.Context, in *askDrainInput) (*nodeOutput, error) {
+func (s *server) cordonNode(ctx context.Context, in *askInput) (*nodeOutput, error) {
 	var req api.CordonRequest
 	if _, err := s.ReadOptional(ctx, &req); err != nil {
 		return nil, err
@@ -71,12 +53,12 @@ func (s *server) cordonNode(ctx context.Context, in *askDrainInput) (*nodeOutput
 	return s.turnCordon(ctx, in, req.Reason, s.store.Cordon)
 }
 
-func (s *server) uncordonNode(ctx context.Context, in *askDrainInput) (*nodeOutput, error) {
+func (s *server) uncordonNode(ctx context.Context, in *askInput) (*nodeOutput, error) {
 	return s.turnCordon(ctx, in, "", s.store.Uncordon)
 }
 
 // turnCordon answers with the node as it is then; it is the same again when it was so already.
-func (s *server) turnCordon(ctx context.Context, in *askDrainInput, reason string, turn func(context.Context, nodes.CordonRequest) error) (*nodeOutput, error) {
+func (s *server) turnCordon(ctx context.Context, in *askInput, reason string, turn func(context.Context, nodes.CordonRequest) error) (*nodeOutput, error) {
 	n, _, err := s.visibleNode(ctx, in.Name)
 	if err != nil {
 		return nil, err

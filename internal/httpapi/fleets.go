@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/declare"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
+	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/internal/postgres/fleets"
 )
 
@@ -19,11 +20,6 @@ type putFleetInput struct {
 	Project string `query:"project" maxLength:"63" format:"name" doc:"where the body names none"`
 }
 
-type turnFleetInput struct {
-	NameParam
-	MutationParams
-}
-
 const fleetPath = "/api/v1/fleets/{name}"
 
 func (s *server) mountFleets(fleet.DeclaredKind) {
@@ -31,14 +27,6 @@ func (s *server) mountFleets(fleet.DeclaredKind) {
 	put.DefaultStatus = http.StatusAccepted
 	serve.Register(s.Server, serve.ForOperators, put, s.putFleet)
 	serve.Takes[api.FleetPut](s.Server, put)
-	for _, t := range api.FleetTurns() {
-		op := serve.Endpoint(http.MethodPost, fleetPath+"/"+t.Verb, t.Verb+"-fleet", t.Summary)
-		op.DefaultStatus = http.StatusAccepted
-		serve.Register(s.Server, serve.ForOperators, op, func(ctx context.Context, in *turnFleetInput) (*acceptedOutput, error) {
-			return s.turnFleet(ctx, t.On, in)
-		})
-		serve.Takes[api.ActionRequest](s.Server, op)
-	}
 	s.mountFleetReads()
 }
 
@@ -121,32 +109,16 @@ func (s *server) fillPatch(ctx context.Context, p *fleets.FleetPut, patch []byte
 	return err
 }
 
-func (s *server) turnFleet(ctx context.Context, on fleet.FleetEvent, in *turnFleetInput) (*acceptedOutput, error) {
-	key := fleet.ObjectKey{Kind: fleet.KindFleet, Name: in.Name}
-	if err := fleet.ValidateName("name", in.Name); err != nil {
-		return nil, err
+func (s *server) turnFleet(ctx context.Context, t fleets.FleetTurn) (postgres.Started, error) {
+	if err := declare.CheckTexts(nil, t.Reason); err != nil {
+		return postgres.Started{}, err
 	}
-	var request api.ActionRequest
-	raw, err := s.ReadOptional(ctx, &request)
-	if err != nil {
-		return nil, err
-	}
-	if err := declare.CheckTexts(nil, request.Reason); err != nil {
-		return nil, err
-	}
-	t := fleets.FleetTurn{On: on, Reason: request.Reason}
-	if t.Write, err = s.write(ctx, key, in.MutationParams, raw); err != nil {
-		return nil, err
-	}
-	if _, err := s.visible(ctx, key); err != nil {
-		return nil, err
+	if _, err := s.visible(ctx, t.Key); err != nil {
+		return postgres.Started{}, err
 	}
 	started, err := s.store.TurnFleet(ctx, t)
-	if err != nil {
-		return nil, err
+	if err == nil && started.Operation == nil && !t.DryRun {
+		s.wake(ctx, fleet.FleetSubject(fleet.FleetName(t.Key.Name))) // a pause is to be heeded at once
 	}
-	if started.Operation == nil && !in.DryRun {
-		s.wake(ctx, fleet.FleetSubject(fleet.FleetName(in.Name))) // a pause is to be heeded at once
-	}
-	return s.startedOutput(ctx, started, in.MutationParams), nil
+	return started, err
 }

@@ -3,98 +3,48 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
-	"net/http"
-
-	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/declare"
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
+	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
 )
 
-type turnInput struct {
+type changeInstanceInput struct {
 	InstanceParams
 	MutationParams
 }
 
-func (s *server) mountTurns() {
-	for _, t := range []struct {
-		kind    fleet.OperationKind
-		summary string
-	}{
-		{fleet.OperationDeploy, "Bring the desired revision to the site's nodes"},
-		{fleet.OperationEnable, "Have the instance run"},
-		{fleet.OperationDisable, "Stop the instance; its nodes keep the config"},
-		{fleet.OperationRollback, "Release an earlier revision's content under a new number"},
-	} {
-		op := serve.Endpoint(http.MethodPost, instancePath+"/"+string(t.kind), string(t.kind)+"-instance", t.summary)
-		s.mountTurn(op, t.kind)
-		if t.kind == fleet.OperationRollback {
-			serve.Takes[api.RollbackRequest](s.Server, op)
-		} else {
-			serve.Takes[api.ActionRequest](s.Server, op)
-		}
-	}
-	s.mountTurn(serve.Endpoint(http.MethodDelete, instancePath, "delete-instance", "Delete an instance from all its nodes"), fleet.OperationDelete)
-}
-
-func (s *server) mountTurn(op huma.Operation, kind fleet.OperationKind) {
-	op.DefaultStatus = http.StatusAccepted
-	serve.Register(s.Server, serve.ForOperators, op, func(ctx context.Context, in *turnInput) (*acceptedOutput, error) {
-		return s.turn(ctx, kind, in)
+func turnsInstance(kind fleet.OperationKind) mounter {
+	return turns[changeInstanceInput](func(s *server, ctx context.Context, w postgres.Write, in api.ActionRequest) (postgres.Started, error) {
+		return s.turnInstance(ctx, deliveries.InstanceTurn{Write: w, Kind: kind, Reason: in.Reason})
 	})
 }
 
-func (s *server) turn(ctx context.Context, kind fleet.OperationKind, in *turnInput) (*acceptedOutput, error) {
-	key, err := in.key()
-	if err != nil {
-		return nil, err
+func (s *server) rollbackInstance(ctx context.Context, w postgres.Write, in api.RollbackRequest) (postgres.Started, error) {
+	if in.Revision < 0 {
+		return postgres.Started{}, fleet.Errorf(fleet.Invalid, "invalid revision: want 1 or more").At("/revision")
 	}
-	t := deliveries.InstanceTurn{Kind: kind}
-	raw, err := s.readTurn(ctx, &t)
-	if err != nil {
-		return nil, err
+	return s.turnInstance(ctx, deliveries.InstanceTurn{Write: w, Kind: fleet.OperationRollback, Reason: in.Reason, Revision: in.Revision})
+}
+
+func (s *server) turnInstance(ctx context.Context, t deliveries.InstanceTurn) (_ postgres.Started, err error) {
+	if err := declare.CheckTexts(nil, t.Reason); err != nil {
+		return postgres.Started{}, err
 	}
-	if t.Write, err = s.write(ctx, key, in.MutationParams, raw); err != nil {
-		return nil, err
-	}
-	if kind == fleet.OperationDeploy {
+	if t.Kind == fleet.OperationDeploy {
 		if t.Unreleased, err = s.unreleased(ctx, t); err != nil {
-			return nil, err
+			return postgres.Started{}, err
 		}
 	}
 	started, err := s.store.TurnInstance(ctx, t)
 	if fleet.KindOf(err) == fleet.NotFound {
-		if _, missing := s.visible(ctx, key); missing != nil { // says nothing of the site
+		if _, missing := s.visible(ctx, t.Key); missing != nil { // says nothing of the site
 			err = missing
 		}
 	}
-	if err != nil {
-		return nil, err
-	}
-	return s.startedOutput(ctx, started, in.MutationParams), nil
-}
-
-// readTurn reads the body of an action, which none needs to have.
-func (s *server) readTurn(ctx context.Context, t *deliveries.InstanceTurn) (raw []byte, err error) {
-	if t.Kind == fleet.OperationRollback {
-		var in api.RollbackRequest
-		raw, err = s.ReadOptional(ctx, &in)
-		t.Revision, t.Reason = in.Revision, in.Reason
-	} else {
-		var in api.ActionRequest
-		raw, err = s.ReadOptional(ctx, &in)
-		t.Reason = in.Reason
-	}
-	if err == nil && t.Revision < 0 {
-		err = fleet.Errorf(fleet.Invalid, "invalid revision: want 1 or more").At("/revision")
-	}
-	if err == nil {
-		err = declare.CheckTexts(nil, t.Reason)
-	}
-	return raw, err
+	return started, err
 }
 
 // unreleased makes the change that a deploy releases when the spec was only written so far.

@@ -28,6 +28,8 @@ func (p InstanceParams) key() (fleet.ObjectKey, error) {
 	return key, fleet.ValidateName("name", p.Name)
 }
 
+func (p InstanceParams) keyOf(fleet.ObjectKind) (fleet.ObjectKey, error) { return p.key() }
+
 type putInstanceInput struct {
 	InstanceParams
 	MutationParams
@@ -55,7 +57,6 @@ func (s *server) mountInstances(fleet.DeclaredKind) {
 	serve.Takes[api.InstancePut](s.Server, put)
 	serve.Register(s.Server, serve.ForViewers, serve.Endpoint(http.MethodGet, instancePath, "get-instance", "Read an instance"), s.getInstance)
 	serve.Register(s.Server, serve.ForViewers, serve.Endpoint(http.MethodGet, "/api/v1/sites/{site}/instances", "list-instances", "List the instances of a site"), s.listInstances)
-	s.mountTurns()
 	s.mountInstanceReads()
 }
 

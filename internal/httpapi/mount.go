@@ -122,9 +122,10 @@ func (s *server) routes(region string) (http.Handler, error) {
 	s.mountProviders()
 	s.mountRefusals()
 	s.mountReconciles()
-	s.mountDrains()
-	s.mountFailovers()
-	s.mountPolicies()
+	for _, v := range verbs() {
+		v.mount(s, v)
+	}
+	s.mountCordons()
 	s.mountOrphans()
 	s.mountTokens()
 	s.mountArtifacts()

@@ -29,13 +29,8 @@ func (s *server) mountNodes() {
 	serve.Register(s.Server, serve.ForAdmins, rotate, s.rotateKey)
 }
 
-type revokeNodeInput struct {
-	NameParam
-	MutationParams
-}
-
 // revokeNode answers with the node as it is then. Its streams and polls end by themselves.
-func (s *server) revokeNode(ctx context.Context, in *revokeNodeInput) (*nodeOutput, error) {
+func (s *server) revokeNode(ctx context.Context, in *changeInput) (*nodeOutput, error) {
 	n, site, err := s.visibleNode(ctx, in.Name)
 	if err != nil {
 		return nil, err

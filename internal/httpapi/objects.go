@@ -17,6 +17,10 @@ type NameParam struct {
 	Name string `path:"name"`
 }
 
+func (p NameParam) keyOf(kind fleet.ObjectKind) (fleet.ObjectKey, error) {
+	return fleet.ObjectKey{Kind: kind, Name: p.Name}, fleet.ValidateName("name", p.Name)
+}
+
 type getInput struct{ NameParam }
 
 type listInput struct{ ListParams }
@@ -36,7 +40,7 @@ type listObjectsInput struct {
 	RegionParam
 }
 
-type deleteInput struct {
+type changeInput struct {
 	NameParam
 	MutationParams
 }
@@ -86,7 +90,7 @@ func (s *server) mountKind(k fleet.DeclaredKind, part kindPart) {
 			return s.getObject(ctx, fleet.CopyKey{Region: fleet.RegionName(in.Region), ObjectKey: fleet.ObjectKey{Kind: k.Kind, Name: in.Name}}, one)
 		})
 	serve.Register(s.Server, s.plans.Kinds[k.Kind].Writers, serve.Endpoint(http.MethodDelete, path+"/{name}", "delete-"+string(k.Kind), "Delete a "+string(k.Kind)),
-		func(ctx context.Context, in *deleteInput) (*acceptedOutput, error) {
+		func(ctx context.Context, in *changeInput) (*acceptedOutput, error) {
 			return s.deleteDeclared(ctx, fleet.ObjectKey{Kind: k.Kind, Name: in.Name}, in.MutationParams)
 		})
 }

@@ -187,16 +187,10 @@ func (s *server) fillOperations(ctx context.Context, rows []postgres.Operation, 
 		case o.State != fleet.OperationRunning || views[i].Reason != "":
 		case o.Kind == fleet.OperationDrain:
 			showDrainOperation(&views[i], o, drains)
-		case o.Kind == fleet.OperationExecute:
-			views[i].Reason, views[i].Message = waitsForModule(o)
-		case o.Kind == fleet.OperationFailover:
-			views[i].Reason, views[i].Message = "queued", "waiting for the workflow of site "+string(o.Site)
-		case o.Kind == fleet.OperationApplyPolicy:
-			views[i].Reason, views[i].Message = "applying", "waiting for workflow "+o.Subject+" to visit all objects; its status query says how far it is"
-		case o.Kind == fleet.OperationReconcile:
-			views[i].Reason, views[i].Message = waitsForNode(o)
-		default:
+		case o.Instance != "":
 			views[i].Reason, views[i].Message = waitsFor(targets[string(o.Delivery)])
+		default:
+			views[i].Reason, views[i].Message = waitsForEntity(o)
 		}
 	}
 	return nil
@@ -230,6 +224,24 @@ func waitsFor(targets []deliveries.Target) (reason, message string) {
 		}
 	}
 	return "closing", "every node is done, the delivery is being closed"
+}
+
+// waiting says of an operation why it still runs, by its kind.
+var waiting = map[fleet.OperationKind]func(postgres.Operation) (reason, message string){
+	fleet.OperationExecute: waitsForModule, fleet.OperationReconcile: waitsForNode, fleet.OperationApplyPolicy: waitsForTurn,
+}
+
+func waitsForTurn(o postgres.Operation) (reason, message string) {
+	return "applying", "waiting for workflow " + o.Subject + " to visit all objects; its status query says how far it is"
+}
+
+// waitsForEntity says why an operation still runs that is not of an instance: it waits for the workflow of its subject, if
+// its kind has no other words.
+func waitsForEntity(o postgres.Operation) (reason, message string) {
+	if wait := waiting[o.Kind]; wait != nil {
+		return wait(o)
+	}
+	return "queued", "waiting for the workflow of " + strings.Replace(o.Subject, ".", " ", 1)
 }
 
 func (s *server) cancelOperation(ctx context.Context, in *cancelInput) (*acceptedOutput, error) {

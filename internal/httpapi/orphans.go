@@ -56,7 +56,7 @@ func (s *server) listOrphans(ctx context.Context, in *listOrphansInput) (*orphan
 
 // approveOrphans lets go by name what is listed (N86): an operator's word for what one pass
 // may not drop by itself. Who is bound to a project lets go replicas of its deployments only.
-func (s *server) approveOrphans(ctx context.Context, in *askReconcileInput) (*acceptedOutput, error) {
+func (s *server) approveOrphans(ctx context.Context, in *askInput) (*acceptedOutput, error) {
 	n, _, err := s.visibleNode(ctx, in.Name)
 	if err != nil {
 		return nil, err

@@ -23,11 +23,6 @@ func (p AskParams) mutation() MutationParams {
 	return MutationParams{IdempotencyKey: p.IdempotencyKey, DryRun: p.DryRun}
 }
 
-type askReconcileInput struct {
-	NameParam
-	AskParams
-}
-
 type listReconcilesInput struct {
 	NameParam
 	Limit int32 `query:"limit" minimum:"1" maximum:"100" default:"20"`
@@ -41,9 +36,6 @@ type acceptedAllOutput struct {
 }
 
 func (s *server) mountReconciles() {
-	node := serve.Endpoint(http.MethodPost, "/api/v1/nodes/{name}/reconcile", "reconcile-node", "Compare a node with its site's expected set")
-	node.DefaultStatus = http.StatusAccepted
-	serve.Register(s.Server, serve.ForOperators, node, s.reconcileNode)
 	site := serve.Endpoint(http.MethodPost, "/api/v1/sites/{name}/reconcile", "reconcile-site", "Compare each node of a site's pair with its expected set")
 	site.DefaultStatus = http.StatusAccepted
 	serve.Register(s.Server, serve.ForOperators, site, s.reconcileSite)
@@ -57,26 +49,18 @@ func (s *server) ask(ctx context.Context, p AskParams, body []byte, limit time.D
 	return postgres.Request{Project: w.Project, Actor: w.Actor, Limit: limit, DryRun: w.DryRun, Idempotency: w.Idempotency}, err
 }
 
-func (s *server) reconcileNode(ctx context.Context, in *askReconcileInput) (*acceptedOutput, error) {
-	n, _, err := s.visibleNode(ctx, in.Name)
+func (s *server) reconcileNode(ctx context.Context, w postgres.Write, _ noBody) (postgres.Operation, error) {
+	n, _, err := s.visibleNode(ctx, w.Key.Name)
 	if err != nil {
-		return nil, err
+		return postgres.Operation{}, err
 	}
 	if n.Role == fleet.RoleWorker {
-		return nil, fleet.Errorf(fleet.IllegalState, "node %s is a worker: it has no instances to compare", n.Name).At("name")
+		return postgres.Operation{}, fleet.Errorf(fleet.IllegalState, "node %s is a worker: it has no instances to compare", n.Name).At("name")
 	}
-	req, err := s.ask(ctx, in.AskParams, nil, s.limit)
-	if err != nil {
-		return nil, err
-	}
-	op, err := s.store.AskReconcile(ctx, nodes.ReconcileRequest{Request: req, Node: n.Name})
-	if err != nil {
-		return nil, err
-	}
-	return s.askedOutput(ctx, op, in.DryRun), nil
+	return s.store.AskReconcile(ctx, nodes.ReconcileRequest{Request: w.Request, Node: n.Name})
 }
 
-func (s *server) reconcileSite(ctx context.Context, in *askReconcileInput) (*acceptedAllOutput, error) {
+func (s *server) reconcileSite(ctx context.Context, in *askInput) (*acceptedAllOutput, error) {
 	if err := fleet.ValidateName("name", in.Name); err != nil {
 		return nil, err
 	}

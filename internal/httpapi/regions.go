@@ -31,7 +31,7 @@ func (s *server) mountRegions(k fleet.DeclaredKind) {
 	serve.Register(s.Server, serve.ForRegionViewers, serve.Endpoint(http.MethodGet, path, "list-regions", "List this region and its peers"), s.listRegions)
 	serve.Register(s.Server, serve.ForRegionViewers, serve.Endpoint(http.MethodGet, path+"/{name}", "get-region", "Read this region or a peer"), s.getRegion)
 	serve.Register(s.Server, serve.ForAdmins, serve.Endpoint(http.MethodDelete, path+"/{name}", "delete-region", "Always refused: a region declares itself"),
-		func(ctx context.Context, in *deleteInput) (*acceptedOutput, error) {
+		func(ctx context.Context, in *changeInput) (*acceptedOutput, error) {
 			return s.deleteDeclared(ctx, fleet.RegionKey(fleet.RegionName(in.Name)), in.MutationParams)
 		})
 	invite := serve.Endpoint(http.MethodPost, "/api/v1/region-invitations", "invite-region", "Make a token that lets one region join once")

@@ -15,7 +15,7 @@ type rotateKeyOutput struct {
 }
 
 // rotateKey asks a node for a new key; the answer shows how far that is, as reading the node does.
-func (s *server) rotateKey(ctx context.Context, in *revokeNodeInput) (*rotateKeyOutput, error) {
+func (s *server) rotateKey(ctx context.Context, in *changeInput) (*rotateKeyOutput, error) {
 	n, site, err := s.visibleNode(ctx, in.Name)
 	if err != nil {
 		return nil, err

@@ -18,7 +18,6 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres/modules"
 	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
 	"github.com/holdfast-io/holdfast/internal/postgres/peers"
-	"github.com/holdfast-io/holdfast/internal/postgres/policies"
 	"github.com/holdfast-io/holdfast/internal/postgres/reconcile"
 	"github.com/holdfast-io/holdfast/internal/watch"
 )
@@ -32,8 +31,7 @@ type Store interface {
 	bodyStore
 	nodeStore
 	reconcileStore
-	failoverStore
-	policyStore
+	verbStore
 	tokenStore
 	eventStore
 	plans.Store
@@ -148,23 +146,14 @@ type nodeStore interface {
 	// RevokeNode is illegal_state for a node that never enrolled; again, it changes nothing.
 	RevokeNode(ctx context.Context, node fleet.NodeName) error
 	keyStore
+	LeaseOf(ctx context.Context, site fleet.SiteName) (nodes.Lease, error)
 }
 
 type reconcileStore interface {
-	AskReconcile(ctx context.Context, in nodes.ReconcileRequest) (postgres.Operation, error)
 	AskReconciles(ctx context.Context, in nodes.ReconcileRequest) ([]postgres.Operation, error)
 	ListReconciles(ctx context.Context, node fleet.NodeName, limit int32) ([]reconcile.Reconcile, error)
 	ListOrphans(ctx context.Context, of reconcile.OrphanFilter, after string, limit int32) ([]reconcile.Orphan, error)
 	ApproveOrphans(ctx context.Context, in reconcile.OrphanApproval) (*postgres.Operation, error)
-}
-
-type failoverStore interface {
-	LeaseOf(ctx context.Context, site fleet.SiteName) (nodes.Lease, error)
-	AskFailover(ctx context.Context, in nodes.FailoverRequest) (postgres.Operation, error)
-}
-
-type policyStore interface {
-	AskPolicy(ctx context.Context, in policies.PolicyRequest) (postgres.Operation, error)
 }
 
 type tokenStore interface {
@@ -216,7 +205,6 @@ type drainStore interface {
 	// Cordon and Uncordon change nothing of a node that is so already.
 	Cordon(ctx context.Context, in nodes.CordonRequest) error
 	Uncordon(ctx context.Context, in nodes.CordonRequest) error
-	AskNodeDrain(ctx context.Context, in nodes.DrainRequest) (postgres.Operation, error)
 	NodeDrains(ctx context.Context, nodes ...fleet.NodeName) (map[fleet.NodeName]nodes.NodeDrain, error)
 }
 

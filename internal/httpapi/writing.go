@@ -16,6 +16,8 @@ type MutationParams struct {
 	DryRun         bool   `query:"dryRun" doc:"check everything, change nothing"`
 }
 
+func (p MutationParams) mutation() MutationParams { return p }
+
 // write makes the store's write of a mutation.
 func (s *server) write(ctx context.Context, key fleet.ObjectKey, m MutationParams, body []byte) (postgres.Write, error) {
 	c := serve.CallOf(ctx)

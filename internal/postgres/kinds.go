@@ -25,7 +25,7 @@ type Parts struct {
 	// Kinds has a row for each kind of objects that needs more than the object.
 	Kinds map[fleet.ObjectKind]StoredKind
 	// Cancels has what the cancel of an operation does, by its kind; for others the entity decides.
-	Cancels map[fleet.OperationKind]func(context.Context, *db.Queries, Operation) error
+	Cancels map[fleet.OperationKind]func(context.Context, *db.Queries, *Operation) error
 }
 
 // Checked is a Check of the spec's own type.

@@ -37,7 +37,7 @@ type Operation struct {
 	EndedAt     *time.Time
 }
 
-// OperationOf is a row as an operation.
+// OperationOf is a row as an operation. Whose name it has follows from its subject, as in ListOperations.
 func OperationOf(r db.Operation) Operation {
 	out := Operation{
 		ID: fleet.OperationID(r.ID), Kind: fleet.OperationKind(r.Kind), Site: fleet.SiteName(r.Site), Subject: r.Subject, Revision: r.Revision,
@@ -46,21 +46,21 @@ func OperationOf(r db.Operation) Operation {
 		Door: Door{r.DoorWorkflow, r.DoorRun}, Delivery: fleet.DeliveryID(r.DeliveryID),
 		CreatedAt: r.CreatedAt, Deadline: r.DeadlineAt, EndedAt: r.EndedAt, Forced: r.Forced,
 	}
-	switch out.Kind {
-	case fleet.OperationReconcile, fleet.OperationDrain, fleet.OperationFailover:
+	switch entity, _, _ := strings.Cut(r.Subject, "."); entity {
+	case fleet.EntityInstance.Prefix:
+		out.Instance = fleet.InstanceName(r.Name)
+	case fleet.EntityNode.Prefix, fleet.EntityDrain.Prefix, fleet.EntitySite.Prefix:
 		out.Node = fleet.NodeName(r.Name)
-	case fleet.OperationFleet:
+	case fleet.EntityFleet.Prefix:
 		out.Fleet = fleet.FleetName(r.Name)
-	case fleet.OperationExecute:
+	case fleet.EntityExecution.Prefix:
 		out.Module = r.Name
-	case fleet.OperationApplyPolicy:
+	case fleet.EntityPolicy.Prefix:
 		if _, names, ok := fleet.ParseSubject(r.Subject); ok {
 			out.Holder = strings.Join(names, "/")
 		}
-	case fleet.OperationConverge, fleet.OperationScale, fleet.OperationRestart, fleet.OperationDestroy:
+	case fleet.EntityDeployment.Prefix:
 		out.Deployment = fleet.DeploymentName(r.Name)
-	case fleet.OperationDeploy, fleet.OperationEnable, fleet.OperationDisable, fleet.OperationDelete, fleet.OperationRollback:
-		out.Instance = fleet.InstanceName(r.Name)
 	}
 	return out
 }
@@ -118,10 +118,7 @@ func (s *Store) ListOperations(ctx context.Context, f OperationFilter, after Pla
 	return out, nil
 }
 
-// CancelOperation asks for the end of an operation; its entity decides. Nothing has to be
-// undone of a reconcile or a drain, and nothing can be of an execution: they end at once,
-// whatever becomes of what has begun, and a drained node stays cordoned. That of a fleet change
-// cancels its run.
+// CancelOperation asks for the end of an operation. Its entity decides, unless its kind has a row in Cancels.
 func (s *Store) CancelOperation(ctx context.Context, id fleet.OperationID) (Operation, error) {
 	out, err := s.GetOperation(ctx, id)
 	if err != nil {
@@ -142,41 +139,28 @@ func (s *Store) CancelOperation(ctx context.Context, id fleet.OperationID) (Oper
 		}
 		out = OperationOf(row)
 		if cancel := s.areas.Cancels[out.Kind]; cancel != nil {
-			return cancel(ctx, q, out)
-		}
-		switch out.Kind {
-		case fleet.OperationReconcile:
-			return endCancelled(ctx, q, &out, "it was cancelled; a comparison under way ends by itself")
-		case fleet.OperationDrain:
-			if err := endCancelled(ctx, q, &out, "it was cancelled; node "+string(out.Node)+
-				" stays cordoned, and its connection keeps draining"); err != nil {
-				return err
-			}
-		case fleet.OperationExecute:
-			return endCancelled(ctx, q, &out, "it was cancelled; the module may finish what it has started")
-		case fleet.OperationApplyPolicy:
-			return endCancelled(ctx, q, &out, "it was cancelled; the policy is applied nevertheless")
-		case fleet.OperationFleet, fleet.OperationDeploy, fleet.OperationEnable, fleet.OperationDisable, fleet.OperationDelete, fleet.OperationRollback,
-			fleet.OperationFailover, fleet.OperationConverge, fleet.OperationScale, fleet.OperationRestart, fleet.OperationDestroy:
+			return cancel(ctx, q, &out)
 		}
 		return PutOutbox(ctx, q, out.Subject)
 	})
 	return out, err
 }
 
-func endCancelled(ctx context.Context, q *db.Queries, o *Operation, message string) error {
-	p := db.EndOperationParams{
-		ID: string(o.ID), State: string(fleet.OperationCancelled), Reason: "cancelled", Message: message,
+// EndsCancelled is the Cancels of operations that end at once, because nothing has to be undone or can be. The message says
+// what becomes of what has begun.
+func EndsCancelled(message string) func(context.Context, *db.Queries, *Operation) error {
+	return func(ctx context.Context, q *db.Queries, o *Operation) error {
+		p := db.EndOperationParams{ID: string(o.ID), State: string(fleet.OperationCancelled), Reason: "cancelled", Message: message}
+		if _, err := q.EndOperation(ctx, p); err != nil {
+			return Failed("end the operation", err)
+		}
+		row, err := q.GetOperation(ctx, p.ID)
+		if err != nil {
+			return Failed("read the operation", err)
+		}
+		*o = OperationOf(row)
+		return Failed("announce the end", q.NotifyOperation(ctx, p.ID))
 	}
-	if _, err := q.EndOperation(ctx, p); err != nil {
-		return Failed("end the operation", err)
-	}
-	row, err := q.GetOperation(ctx, p.ID)
-	if err != nil {
-		return Failed("read the operation", err)
-	}
-	*o = OperationOf(row)
-	return Failed("announce the end", q.NotifyOperation(ctx, p.ID))
 }
 
 // Ending is how a set of operations of one subject ends.
@@ -187,7 +171,8 @@ type Ending struct {
 	Message       string
 	Delivery      fleet.DeliveryID
 	OnlyCancelled bool
-	Run           string // only those that it serves, "" for all
+	Run           string              // only those that it serves, "" for all
+	Kind          fleet.OperationKind // only those, "" for all that its subject has
 }
 
 // EndOperations ends them and announces each end to its waiters.
@@ -195,7 +180,7 @@ func EndOperations(ctx context.Context, q *db.Queries, subject string, e Ending)
 	return Failed("end operations", q.EndOperations(ctx, db.EndOperationsParams{
 		Subject: subject, FromRevision: e.From, ToRevision: e.To, State: string(e.State), Reason: e.Reason,
 		Message: e.Message, DeliveryID: string(e.Delivery), OnlyCancelled: e.OnlyCancelled,
-		Run: e.Run,
+		Run: e.Run, Kind: string(e.Kind),
 	}))
 }
 

@@ -125,6 +125,12 @@ func areas() postgres.Parts {
 				return fleet.Errorf(fleet.Invalid, "%s cannot be deleted this way: it ends with its replicas", key).WithHint("destroy it")
 			}},
 		},
-		Cancels: map[fleet.OperationKind]func(context.Context, *db.Queries, postgres.Operation) error{fleet.OperationFleet: fleets.CancelFleet},
+		Cancels: map[fleet.OperationKind]func(context.Context, *db.Queries, *postgres.Operation) error{
+			fleet.OperationFleet:       fleets.CancelFleet,
+			fleet.OperationDrain:       nodes.CancelDrain,
+			fleet.OperationReconcile:   postgres.EndsCancelled("it was cancelled; a comparison under way ends by itself"),
+			fleet.OperationApplyPolicy: postgres.EndsCancelled("it was cancelled; the policy is applied nevertheless"),
+			fleet.OperationExecute:     postgres.EndsCancelled("it was cancelled; the module may finish what it has started"),
+		},
 	}
 }

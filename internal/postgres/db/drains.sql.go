@@ -293,7 +293,7 @@ func (q *Queries) DrainsOfConnections(ctx context.Context, ids []string) ([]stri
 const endNodeDrain = `-- name: EndNodeDrain :execrows
 UPDATE node_drains d SET phase = 'ended', rule = $1, message = $2, ended_at = now()
 WHERE d.node = $3 AND d.ended_at IS NULL AND d.newest = $4
-  AND (NOT $5::boolean OR NOT EXISTS (SELECT 1 FROM operations o WHERE o.subject = 'drain.' || d.node AND o.state = 'running'))
+  AND (NOT $5::boolean OR NOT EXISTS (SELECT 1 FROM operations o WHERE o.subject = 'drain.' || d.node AND o.kind = 'drain' AND o.state = 'running'))
 `
 
 type EndNodeDrainParams struct {
@@ -372,7 +372,7 @@ WITH given AS (
     RETURNING d.node, d.deadline)
 UPDATE operations o SET deadline_at = g.deadline + make_interval(secs => $1::float8)
 FROM given g
-WHERE o.subject = 'drain.' || g.node AND o.state = 'running' AND o.deadline_at < g.deadline + make_interval(secs => $1::float8)
+WHERE o.subject = 'drain.' || g.node AND o.kind = 'drain' AND o.state = 'running' AND o.deadline_at < g.deadline + make_interval(secs => $1::float8)
   AND EXISTS (SELECT 1 FROM link_servers l WHERE l.seen_at > now() - make_interval(secs => l.silence_seconds))
 `
 

@@ -908,7 +908,7 @@ func (q *Queries) RetryFleetTargets(ctx context.Context, arg RetryFleetTargetsPa
 }
 
 const runningFleetOperation = `-- name: RunningFleetOperation :one
-SELECT id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced, process_version, target, drain_of FROM operations WHERE subject = $1 AND state = 'running' AND revision = $2 ORDER BY created_at, id LIMIT 1
+SELECT id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced, process_version, target, drain_of FROM operations WHERE subject = $1 AND kind = 'fleet' AND state = 'running' AND revision = $2 ORDER BY created_at, id LIMIT 1
 `
 
 type RunningFleetOperationParams struct {
@@ -977,7 +977,7 @@ SELECT jsonb_strip_nulls(jsonb_build_object(
                                coalesce(sum(t.n) FILTER (WHERE t.state = 'staged'), 0) AS staged
                         FROM t WHERE t.asked AND t.state IN ('waiting', 'staged') GROUP BY t.site) u
                     ORDER BY u.waiting = 0, u.site LIMIT $1) s),
-    'asked', (SELECT count(*) FROM operations p WHERE p.subject = $2 AND p.state = 'running'),
+    'asked', (SELECT count(*) FROM operations p WHERE p.subject = $2 AND p.kind = 'fleet' AND p.state = 'running'),
     'untold', (SELECT count(*) FROM operations p
                WHERE p.subject = $2 AND p.state <> 'running' AND p.door_run <> '' AND NOT p.door_told)
 ))::jsonb AS seen, coalesce(r.spec -> 'windows', '[]')::jsonb AS windows

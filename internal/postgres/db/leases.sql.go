@@ -112,7 +112,7 @@ func (q *Queries) CountedByNode(ctx context.Context, arg CountedByNodeParams) er
 const endFailovers = `-- name: EndFailovers :exec
 WITH ended AS (
 UPDATE operations SET state = $1, reason = $2, message = $3, ended_at = now()
-WHERE subject = $4 AND state = 'running' AND name = $5 AND (NOT $6::boolean OR cancel_requested)
+WHERE subject = $4 AND kind = 'failover' AND state = 'running' AND name = $5 AND (NOT $6::boolean OR cancel_requested)
 RETURNING id)
 SELECT pg_notify('holdfast_operation', e.id) FROM ended e
 `
@@ -147,7 +147,7 @@ SELECT o.name AS site, n.name AS node, l.holder,
                  WHERE c.node = n.name AND c.ended_at IS NULL AND c.state = 'Active'
                  ORDER BY c.active_at DESC LIMIT 1), 0)::float8 AS up_seconds,
        extract(epoch FROM clock_timestamp() - l.granted_at)::float8 AS held_seconds,
-       EXISTS (SELECT 1 FROM operations r WHERE r.subject = 'site.' || o.name AND r.state = 'running') AS under_way,
+       EXISTS (SELECT 1 FROM operations r WHERE r.subject = 'site.' || o.name AND r.kind = 'failover' AND r.state = 'running') AS under_way,
        EXISTS (SELECT 1 FROM owed w WHERE w.node = n.name) AS owed
 FROM objects o
 JOIN site_leases l ON l.site = o.name AND NOT l.dropped
@@ -355,7 +355,7 @@ func (q *Queries) LoseVotes(ctx context.Context) error {
 }
 
 const newestFailover = `-- name: NewestFailover :one
-SELECT id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced, process_version, target, drain_of FROM operations WHERE subject = $1 AND state = 'running' ORDER BY created_at DESC, id DESC LIMIT 1
+SELECT id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced, process_version, target, drain_of FROM operations WHERE subject = $1 AND kind = 'failover' AND state = 'running' ORDER BY created_at DESC, id DESC LIMIT 1
 `
 
 func (q *Queries) NewestFailover(ctx context.Context, subject string) (Operation, error) {
@@ -458,7 +458,7 @@ func (q *Queries) NodesReset(ctx context.Context, site string) ([]NodesResetRow,
 
 const noteFailover = `-- name: NoteFailover :exec
 UPDATE operations SET reason = $1, message = $2
-WHERE subject = $3 AND state = 'running' AND name = $4 AND (reason <> $1 OR message <> $2)
+WHERE subject = $3 AND kind = 'failover' AND state = 'running' AND name = $4 AND (reason <> $1 OR message <> $2)
 `
 
 type NoteFailoverParams struct {
@@ -576,7 +576,7 @@ func (q *Queries) ResetVote(ctx context.Context, arg ResetVoteParams) (int64, er
 const supersedeFailovers = `-- name: SupersedeFailovers :exec
 WITH ended AS (
 UPDATE operations SET state = 'superseded', reason = 'superseded', message = $1, ended_at = now()
-WHERE subject = $2 AND state = 'running' AND name <> $3
+WHERE subject = $2 AND kind = 'failover' AND state = 'running' AND name <> $3
 RETURNING id)
 SELECT pg_notify('holdfast_operation', e.id) FROM ended e
 `

@@ -27,11 +27,16 @@ func (q *Queries) AttachDelivery(ctx context.Context, arg AttachDeliveryParams) 
 }
 
 const countRunning = `-- name: CountRunning :one
-SELECT count(*) FROM operations WHERE subject = $1 AND state = 'running'
+SELECT count(*) FROM operations WHERE subject = $1 AND state = 'running' AND ($2::text = '' OR kind = $2)
 `
 
-func (q *Queries) CountRunning(ctx context.Context, subject string) (int64, error) {
-	row := q.db.QueryRow(ctx, countRunning, subject)
+type CountRunningParams struct {
+	Subject string
+	Kind    string
+}
+
+func (q *Queries) CountRunning(ctx context.Context, arg CountRunningParams) (int64, error) {
+	row := q.db.QueryRow(ctx, countRunning, arg.Subject, arg.Kind)
 	var count int64
 	err := row.Scan(&count)
 	return count, err
@@ -76,7 +81,7 @@ WITH ended AS (
 UPDATE operations SET state = $1, reason = $2, message = $3, ended_at = now(),
        delivery_id = coalesce(nullif($4::text, ''), delivery_id)
 WHERE subject = $5 AND state = 'running' AND revision >= $6 AND revision <= $7
-  AND (NOT $8::boolean OR cancel_requested) AND ($9::text = '' OR entity_run = $9)
+  AND (NOT $8::boolean OR cancel_requested) AND ($9::text = '' OR entity_run = $9) AND ($10::text = '' OR kind = $10)
 RETURNING id)
 SELECT pg_notify('holdfast_operation', e.id) FROM ended e
 `
@@ -91,6 +96,7 @@ type EndOperationsParams struct {
 	ToRevision    int64
 	OnlyCancelled bool
 	Run           string
+	Kind          string
 }
 
 // Apart from EndOperationsMany: a cancellation writes the row without the lock of the subject, and
@@ -106,6 +112,7 @@ func (q *Queries) EndOperations(ctx context.Context, arg EndOperationsParams) er
 		arg.ToRevision,
 		arg.OnlyCancelled,
 		arg.Run,
+		arg.Kind,
 	)
 	return err
 }

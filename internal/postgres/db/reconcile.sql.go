@@ -244,7 +244,7 @@ func (q *Queries) DropOrphan(ctx context.Context, arg DropOrphanParams) error {
 const endNodeOperations = `-- name: EndNodeOperations :exec
 WITH ended AS (
 UPDATE operations SET state = $1, reason = $2, message = $3, ended_at = now()
-WHERE subject = $4 AND state = 'running' AND created_at <= $5
+WHERE subject = $4 AND kind = 'reconcile' AND state = 'running' AND created_at <= $5
 RETURNING id)
 SELECT pg_notify('holdfast_operation', e.id) FROM ended e
 `

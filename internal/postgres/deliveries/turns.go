@@ -44,7 +44,7 @@ func (s *Store) turn(ctx context.Context, q *db.Queries, t InstanceTurn, o *flee
 	if err != nil {
 		return err
 	}
-	switch t.Kind {
+	switch t.Kind { //nolint:exhaustive // all other kinds are of something else
 	case fleet.OperationDeploy:
 		return s.deployAgain(ctx, q, t, last, out)
 	case fleet.OperationRollback:
@@ -53,8 +53,6 @@ func (s *Store) turn(ctx context.Context, q *db.Queries, t InstanceTurn, o *flee
 		return s.setEnabled(ctx, q, t, last, out)
 	case fleet.OperationDelete:
 		return s.delete(ctx, q, t, last, out)
-	case fleet.OperationReconcile, fleet.OperationDrain, fleet.OperationFleet, fleet.OperationExecute, fleet.OperationFailover, fleet.OperationApplyPolicy, // of a node, of many instances, of a module, of a site, of a policy holder
-		fleet.OperationConverge, fleet.OperationScale, fleet.OperationRestart, fleet.OperationDestroy: // of a deployment
 	}
 	return fleet.Errorf(fleet.Invalid, "unknown operation %.40q on an instance", t.Kind)
 }

@@ -121,7 +121,7 @@ func (f fleetWork) finish(ctx context.Context, run *db.FleetRun, e fleetEnding) 
 		return postgres.Failed("end the run", err)
 	}
 	run.State, run.Reason, run.Message = string(e.state), e.reason, e.message
-	how := postgres.Ending{To: run.Run, State: e.operation, Reason: e.reason, Message: e.message}
+	how := postgres.Ending{Kind: fleet.OperationFleet, To: run.Run, State: e.operation, Reason: e.reason, Message: e.message}
 	if err := postgres.EndOperations(ctx, f.q, f.subject(), how); err != nil {
 		return err
 	}

@@ -223,7 +223,7 @@ func (f fleetWork) set(ctx context.Context, run *db.FleetRun, to fleet.FleetStat
 }
 
 // CancelFleet is the cancel of a run by one of its operations.
-func CancelFleet(ctx context.Context, q *db.Queries, op postgres.Operation) error {
+func CancelFleet(ctx context.Context, q *db.Queries, op *postgres.Operation) error {
 	o, err := postgres.Find(ctx, q, fleet.FleetKey(op.Fleet))
 	if err != nil || o == nil {
 		return postgres.OrNotFound(err, "fleet", string(op.Fleet), "holdfast get fleets")

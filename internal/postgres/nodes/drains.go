@@ -101,7 +101,7 @@ func seeDrain(ctx context.Context, q *db.Queries, out *fleet.DrainSeen) error {
 	if err != nil {
 		return postgres.Failed("read the drain", err)
 	}
-	running, err := q.CountRunning(ctx, fleet.DrainSubject(out.Node))
+	running, err := q.CountRunning(ctx, db.CountRunningParams{Subject: fleet.DrainSubject(out.Node), Kind: string(fleet.OperationDrain)})
 	if err != nil {
 		return postgres.Failed("count operations", err)
 	}
@@ -272,8 +272,18 @@ func (s *Store) EndDrain(ctx context.Context, e fleet.DrainEnd) error {
 				return err
 			}
 		}
-		return postgres.EndOperations(ctx, q, fleet.DrainSubject(e.Node), postgres.Ending{State: e.State, Reason: e.Reason, Message: e.Message})
+		how := postgres.Ending{Kind: fleet.OperationDrain, State: e.State, Reason: e.Reason, Message: e.Message}
+		return postgres.EndOperations(ctx, q, fleet.DrainSubject(e.Node), how)
 	})
+}
+
+// CancelDrain ends an operation at once. Its node stays cordoned; the entity ends the drain when no other operation waits.
+func CancelDrain(ctx context.Context, q *db.Queries, o *postgres.Operation) error {
+	end := postgres.EndsCancelled("it was cancelled; node " + string(o.Node) + " stays cordoned, and its connection keeps draining")
+	if err := end(ctx, q, o); err != nil {
+		return err
+	}
+	return postgres.PutOutbox(ctx, q, o.Subject)
 }
 
 // NodeDrain is the last drain of a node, as people see it.

@@ -36,7 +36,7 @@ WITH given AS (
     RETURNING d.node, d.deadline)
 UPDATE operations o SET deadline_at = g.deadline + make_interval(secs => @room::float8)
 FROM given g
-WHERE o.subject = 'drain.' || g.node AND o.state = 'running' AND o.deadline_at < g.deadline + make_interval(secs => @room::float8)
+WHERE o.subject = 'drain.' || g.node AND o.kind = 'drain' AND o.state = 'running' AND o.deadline_at < g.deadline + make_interval(secs => @room::float8)
   AND EXISTS (SELECT 1 FROM link_servers l WHERE l.seen_at > now() - make_interval(secs => l.silence_seconds));
 
 -- name: GetNodeDrain :one
@@ -117,7 +117,7 @@ RETURNING c.id;
 -- name: EndNodeDrain :execrows
 UPDATE node_drains d SET phase = 'ended', rule = @rule, message = @message, ended_at = now()
 WHERE d.node = @node AND d.ended_at IS NULL AND d.newest = @newest
-  AND (NOT @only_unwanted::boolean OR NOT EXISTS (SELECT 1 FROM operations o WHERE o.subject = 'drain.' || d.node AND o.state = 'running'));
+  AND (NOT @only_unwanted::boolean OR NOT EXISTS (SELECT 1 FROM operations o WHERE o.subject = 'drain.' || d.node AND o.kind = 'drain' AND o.state = 'running'));
 
 -- The nodes whose drain waits for one of these connections.
 -- name: DrainsOfConnections :many

@@ -37,7 +37,7 @@ SELECT * FROM fleet_runs WHERE fleet = @fleet AND run = @run FOR UPDATE;
 SELECT EXISTS (SELECT 1 FROM fleet_runs WHERE fleet = @fleet AND uid = @uid AND generation = @generation AND rollback_of = 0);
 
 -- name: RunningFleetOperation :one
-SELECT * FROM operations WHERE subject = @subject AND state = 'running' AND revision = @run ORDER BY created_at, id LIMIT 1;
+SELECT * FROM operations WHERE subject = @subject AND kind = 'fleet' AND state = 'running' AND revision = @run ORDER BY created_at, id LIMIT 1;
 
 -- A state is left only from where it was seen, under the lock on the object.
 -- name: MoveFleetRun :execrows
@@ -109,7 +109,7 @@ SELECT jsonb_strip_nulls(jsonb_build_object(
                                coalesce(sum(t.n) FILTER (WHERE t.state = 'staged'), 0) AS staged
                         FROM t WHERE t.asked AND t.state IN ('waiting', 'staged') GROUP BY t.site) u
                     ORDER BY u.waiting = 0, u.site LIMIT @max_sites) s),
-    'asked', (SELECT count(*) FROM operations p WHERE p.subject = @subject AND p.state = 'running'),
+    'asked', (SELECT count(*) FROM operations p WHERE p.subject = @subject AND p.kind = 'fleet' AND p.state = 'running'),
     'untold', (SELECT count(*) FROM operations p
                WHERE p.subject = @subject AND p.state <> 'running' AND p.door_run <> '' AND NOT p.door_told)
 ))::jsonb AS seen, coalesce(r.spec -> 'windows', '[]')::jsonb AS windows

@@ -105,12 +105,12 @@ FROM site_leases l WHERE l.site = @site AND NOT l.dropped;
 -- name: SupersedeFailovers :exec
 WITH ended AS (
 UPDATE operations SET state = 'superseded', reason = 'superseded', message = @message, ended_at = now()
-WHERE subject = @subject AND state = 'running' AND name <> @name
+WHERE subject = @subject AND kind = 'failover' AND state = 'running' AND name <> @name
 RETURNING id)
 SELECT pg_notify('holdfast_operation', e.id) FROM ended e;
 
 -- name: NewestFailover :one
-SELECT * FROM operations WHERE subject = @subject AND state = 'running' ORDER BY created_at DESC, id DESC LIMIT 1;
+SELECT * FROM operations WHERE subject = @subject AND kind = 'failover' AND state = 'running' ORDER BY created_at DESC, id DESC LIMIT 1;
 
 -- One that drains takes nothing over either.
 -- name: NodeOnLink :one
@@ -125,12 +125,12 @@ SELECT since FROM link_there;
 -- Why those of a site still wait (X8).
 -- name: NoteFailover :exec
 UPDATE operations SET reason = @reason, message = @message
-WHERE subject = @subject AND state = 'running' AND name = @name AND (reason <> @reason OR message <> @message);
+WHERE subject = @subject AND kind = 'failover' AND state = 'running' AND name = @name AND (reason <> @reason OR message <> @message);
 
 -- name: EndFailovers :exec
 WITH ended AS (
 UPDATE operations SET state = @state, reason = @reason, message = @message, ended_at = now()
-WHERE subject = @subject AND state = 'running' AND name = @name AND (NOT @only_cancelled::boolean OR cancel_requested)
+WHERE subject = @subject AND kind = 'failover' AND state = 'running' AND name = @name AND (NOT @only_cancelled::boolean OR cancel_requested)
 RETURNING id)
 SELECT pg_notify('holdfast_operation', e.id) FROM ended e;
 
@@ -144,7 +144,7 @@ SELECT o.name AS site, n.name AS node, l.holder,
                  WHERE c.node = n.name AND c.ended_at IS NULL AND c.state = 'Active'
                  ORDER BY c.active_at DESC LIMIT 1), 0)::float8 AS up_seconds,
        extract(epoch FROM clock_timestamp() - l.granted_at)::float8 AS held_seconds,
-       EXISTS (SELECT 1 FROM operations r WHERE r.subject = 'site.' || o.name AND r.state = 'running') AS under_way,
+       EXISTS (SELECT 1 FROM operations r WHERE r.subject = 'site.' || o.name AND r.kind = 'failover' AND r.state = 'running') AS under_way,
        EXISTS (SELECT 1 FROM owed w WHERE w.node = n.name) AS owed
 FROM objects o
 JOIN site_leases l ON l.site = o.name AND NOT l.dropped

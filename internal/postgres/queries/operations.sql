@@ -36,7 +36,7 @@ WITH ended AS (
 UPDATE operations SET state = @state, reason = @reason, message = @message, ended_at = now(),
        delivery_id = coalesce(nullif(@delivery_id::text, ''), delivery_id)
 WHERE subject = @subject AND state = 'running' AND revision >= @from_revision AND revision <= @to_revision
-  AND (NOT @only_cancelled::boolean OR cancel_requested) AND (@run::text = '' OR entity_run = @run)
+  AND (NOT @only_cancelled::boolean OR cancel_requested) AND (@run::text = '' OR entity_run = @run) AND (@kind::text = '' OR kind = @kind)
 RETURNING id)
 SELECT pg_notify('holdfast_operation', e.id) FROM ended e;
 
@@ -78,7 +78,7 @@ WHERE (s.site, s.name) > (@after_site::text, @after_name::text) AND (s.site, s.n
 ORDER BY s.site, s.name LIMIT @max_rows;
 
 -- name: CountRunning :one
-SELECT count(*) FROM operations WHERE subject = @subject AND state = 'running';
+SELECT count(*) FROM operations WHERE subject = @subject AND state = 'running' AND (@kind::text = '' OR kind = @kind);
 
 -- name: LastProject :one
 SELECT coalesce((SELECT nullif(s.project, '') FROM subjects s WHERE s.site = @site AND s.name = @name),

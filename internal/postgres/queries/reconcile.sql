@@ -166,7 +166,7 @@ WHERE o.node = @node AND o.site = @site AND o.name = ANY(@names::text[])
 -- name: EndNodeOperations :exec
 WITH ended AS (
 UPDATE operations SET state = @state, reason = @reason, message = @message, ended_at = now()
-WHERE subject = @subject AND state = 'running' AND created_at <= @asked_by
+WHERE subject = @subject AND kind = 'reconcile' AND state = 'running' AND created_at <= @asked_by
 RETURNING id)
 SELECT pg_notify('holdfast_operation', e.id) FROM ended e;
 

@@ -137,7 +137,7 @@ func (s *Store) SettleAgain(ctx context.Context, node fleet.NodeName, name fleet
 // that one comes first.
 func (s *Store) ReleaseAgain(ctx context.Context, node fleet.NodeName, name fleet.InstanceName, revision fleet.Version) (string, error) {
 	return s.mend(ctx, node, name, func(q *db.Queries, key fleet.ObjectKey) (bool, error) {
-		running, err := q.CountRunning(ctx, fleet.InstanceSubject(fleet.SiteName(key.Scope), name))
+		running, err := q.CountRunning(ctx, db.CountRunningParams{Subject: fleet.InstanceSubject(fleet.SiteName(key.Scope), name)})
 		if err != nil || running > 0 {
 			return false, postgres.Failed("count operations", err)
 		}
