@@ -28,8 +28,9 @@ const (
 	followLost = 15 * time.Second
 )
 
-// shareWith serves what this region owns to its peers.
+// shareWith serves what this region owns to its peers, as soon as it is committed.
 func (s *server) shareWith() {
+	s.store.OnCommit(s.handler.Committed)
 	if s.peers == nil {
 		return
 	}

@@ -206,7 +206,6 @@ func openServer(ctx context.Context, cfg ServerConfig, log *slog.Logger) (*serve
 	if s.handler, err = s.api(ctx.Done()); err != nil {
 		return nil, err
 	}
-	s.store.OnCommit(s.handler.Committed)
 	s.shareWith()
 	if err := s.openLink(ctx); err != nil {
 		return nil, err
