@@ -24,6 +24,7 @@ func TestDoorsUnderIDs(t *testing.T) {
 	reserved := []string{
 		"instance.plant-1.press-7", "node.plant-1-a", "drain.plant-1-a", "site.plant-1", "fleet.press-v7", "deployment.web",
 		"deployment.api", "deliver.plant-1", "fleet.press-v7.1.2.plant-1", execution,
+		"region.eu", "policy.project.p1",
 		"deployment.", "deployment.web.monday", "instance.press-7",
 	}
 	inputs := map[string]any{
@@ -37,6 +38,7 @@ func TestDoorsUnderIDs(t *testing.T) {
 		workflows.TypeScaleDeployment:    workflows.ScaleDeploymentInput{Deployment: "web", Replicas: &three},
 		workflows.TypeRestartDeployment:  web,
 		workflows.TypeDestroyDeployment:  web,
+		workflows.TypeApplyRegionPolicy:  workflows.ApplyRegionPolicyInput{Holder: "project/p1"},
 		workflows.TypeExecuteModule:      workflows.ExecuteModuleInput{Module: "acme.vision.Detect"},
 	}
 	require.ElementsMatch(t, slices.Collect(maps.Keys(workflows.Doors())), slices.Collect(maps.Keys(inputs)), "a door has no input here")

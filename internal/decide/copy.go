@@ -51,6 +51,9 @@ var copyRules = []struct {
 // Copy decides what a change of a peer does with what a region has, and names the rule.
 func Copy(self, peer fleet.RegionName, change fleet.CopyChange, held HeldCopy) (CopyStep, string) {
 	c := copyCase{self: self, peer: peer, change: change, held: held}
+	if change.Validate() != nil {
+		return CopyRefuse, "malformed"
+	}
 	if change.Object != nil {
 		share, err := change.Object.Share()
 		if err != nil {

@@ -11,9 +11,13 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
+var sharedKey = fleet.ProjectKey("one")
+
 func sharedBy(owner string, regions ...string) *fleet.Object {
 	syncing, _ := json.Marshal(fleet.Syncing{OwningRegion: owner, Regions: regions})
-	return &fleet.Object{Syncing: syncing}
+	return &fleet.Object{
+		ObjectKey: sharedKey, UID: "6f9619ff-8b86-4011-b42d-00c04fc964ff", Project: "one", Generation: 1, Spec: json.RawMessage(`{}`), Syncing: syncing,
+	}
 }
 
 // M16, M27, M29, M31, M40
@@ -47,9 +51,9 @@ func TestCopy(t *testing.T) {
 		"a deletion of what another owns":    {"ap", nil, fleet.CopyDeleted, at(1, 6), held("ap", at(1, 5)), decide.CopyRefuse, "not_its_owner"},
 		"an object of this region":           {"us", sharedBy("us", "us", "eu"), "", at(1, 6), decide.HeldCopy{}, decide.CopyRefuse, "own_object"},
 		"a deletion of one of this region's": {"us", nil, fleet.CopyDeleted, at(1, 6), decide.HeldCopy{}, decide.CopyRefuse, "own_object"},
-		"an object that names no owner":      {"eu", &fleet.Object{Syncing: json.RawMessage(`[]`)}, "", at(1, 6), decide.HeldCopy{}, decide.CopyRefuse, "no_owner"},
+		"nonsense":                           {"eu", &fleet.Object{Syncing: json.RawMessage(`[]`)}, "", at(1, 6), decide.HeldCopy{}, decide.CopyRefuse, "malformed"},
 	} {
-		change := fleet.CopyChange{Key: fleet.CopyKey{Region: c.region}, Version: c.v, End: c.end, Object: c.object}
+		change := fleet.CopyChange{Key: fleet.CopyKey{Region: c.region, ObjectKey: sharedKey}, Version: c.v, End: c.end, Object: c.object}
 		step, rule := decide.Copy("us", "eu", change, c.held)
 		require.Equal(t, c.step, step, name)
 		require.Equal(t, c.rule, rule, name)
@@ -64,7 +68,7 @@ func TestCopyOrder(t *testing.T) {
 		ends := rapid.SliceOfN(rapid.Bool(), int(last), int(last)).Draw(t, "ends")
 		states := make([]fleet.CopyChange, last)
 		for i := range states {
-			states[i] = fleet.CopyChange{Key: fleet.CopyKey{Region: "eu"}, Version: fleet.CopyVersion{OwnerEpoch: 1, Number: int64(i + 1)}}
+			states[i] = fleet.CopyChange{Key: fleet.CopyKey{Region: "eu", ObjectKey: sharedKey}, Version: fleet.CopyVersion{OwnerEpoch: 1, Number: int64(i + 1)}}
 			if ends[i] {
 				states[i].End = fleet.CopyDeleted
 			} else {

@@ -1,9 +1,11 @@
 package fleet
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"slices"
+	"strings"
 )
 
 // CopyKey names an object among those of all regions. Region is the one that created it, for life.
@@ -48,6 +50,72 @@ type CopyChange struct {
 	Version CopyVersion
 	End     CopyEnd
 	Object  *Object
+}
+
+// Validate refuses what no region can have stored: one bad change does not hold up the others.
+func (c CopyChange) Validate() error {
+	if c.Key.Kind.Declared().Title == "" {
+		return Errorf(Invalid, "unknown kind %.40q", c.Key.Kind).At("kind").WithHint("a newer region may know it: upgrade this one")
+	}
+	if c.Version.OwnerEpoch < 1 || c.Version.Number < 1 {
+		return Errorf(Invalid, "invalid version: want numbers from 1").At("number")
+	}
+	names := []string{string(c.Key.Region), c.Key.Name}
+	if c.Key.Scope != "" || c.Key.Kind.Declared().OfSite {
+		names = append(names, c.Key.Scope)
+	}
+	if c.Object != nil {
+		if err := c.Object.storable(); err != nil {
+			return err
+		}
+		if c.Object.Project != "" {
+			names = append(names, string(c.Object.Project))
+		}
+	}
+	for _, name := range names {
+		if err := ValidateName("name", name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// storable refuses what Postgres does not take.
+func (o *Object) storable() error {
+	if !isObject(o.Spec) || !isObject(o.Syncing) {
+		return Errorf(Invalid, "the spec or the syncing is no JSON object that can be stored").At("spec")
+	}
+	if !isUUID(o.UID) || o.Generation < 1 {
+		return Errorf(Invalid, "invalid uid or generation").At("uid")
+	}
+	texts := o.CreatedBy + o.Service
+	for k, v := range o.Labels {
+		texts += k + v
+	}
+	if strings.ContainsRune(texts, 0) {
+		return Errorf(Invalid, "a label, service or creator has a NUL character").At("labels")
+	}
+	return nil
+}
+
+// isObject reports whether Postgres can store a JSON object: it has no NUL characters.
+func isObject(text json.RawMessage) bool {
+	var m map[string]json.RawMessage
+	return json.Unmarshal(text, &m) == nil && m != nil && !bytes.Contains(text, []byte(`\u0000`))
+}
+
+// isUUID reports whether s has the form of the ids that Postgres draws.
+func isUUID(s string) bool {
+	parts := strings.Split(s, "-")
+	if len(parts) != 5 {
+		return false
+	}
+	for i, digits := range []int{8, 4, 4, 4, 12} {
+		if !isHex(parts[i], digits) {
+			return false
+		}
+	}
+	return true
 }
 
 // Share reads the owner of an object and the regions that have it.

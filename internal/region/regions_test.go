@@ -376,15 +376,27 @@ func TestQuarantine(t *testing.T) {
 			},
 		}
 	}
+	nonsense, void := change("eu", "a\x00b", "eu"), change("eu", "void", "eu")
+	void.Object.Spec = json.RawMessage(`{"a":"\u0000"}`)
 	done, err := us.ApplyCopies(t.Context(), fleet.CopySet{Claim: claim, Changes: []fleet.CopyChange{
-		change("eu", "good", "eu"), change("ap", "foreign", "ap"), change("us", "mine", "us"),
+		change("eu", "good", "eu"), change("ap", "foreign", "ap"), change("us", "mine", "us"), nonsense, void,
 	}})
 	require.NoError(t, err)
-	require.Equal(t, fleet.CopiesApplied{Written: 1, Refused: 2}, done)
+	require.Equal(t, fleet.CopiesApplied{Written: 1, Refused: 4}, done)
 	aside, err := us.Quarantined(t.Context(), "eu", fleet.CopyKey{}, 10)
 	require.NoError(t, err)
-	require.Len(t, aside, 2)
-	require.Equal(t, "ap/project/foreign not_its_owner", aside[0].Key.String()+" "+aside[0].Reason)
-	require.Equal(t, "us/project/mine own_object", aside[1].Key.String()+" "+aside[1].Reason)
+	var words []string
+	for _, a := range aside {
+		words = append(words, a.Key.String()+" "+a.Reason)
+	}
+	require.ElementsMatch(t, []string{
+		"ap/project/foreign not_its_owner", "us/project/mine own_object", `eu/project/"a\x00b" malformed`, "eu/project/void malformed",
+	}, words)
 	require.Len(t, m.held("us"), 1)
+	void.Object.Spec, void.Version.Number = json.RawMessage(`{}`), 8
+	_, err = us.ApplyCopies(t.Context(), fleet.CopySet{Claim: claim, Changes: []fleet.CopyChange{void}})
+	require.NoError(t, err)
+	aside, err = us.Quarantined(t.Context(), "eu", fleet.CopyKey{}, 10)
+	require.NoError(t, err)
+	require.Len(t, aside, 3, "what is mended is set aside no more")
 }

@@ -71,8 +71,13 @@ const (
 	firstRetry = 200 * time.Millisecond
 	// maxLine is the longest line that a peer may send, in bytes.
 	maxLine = 16 << 20
-	// applyAtOnce is how many changes are applied in one transaction.
+	// linesAhead is how many lines are read before they are taken.
+	linesAhead = 8
+	// applyAtOnce is how many changes are applied in one transaction, and applyBytes after how many bytes it is made.
 	applyAtOnce = 500
+	applyBytes  = 8 << 20
+	// placeEvery is how often a place is stored that comes without changes.
+	placeEvery = time.Second
 )
 
 // following is one turn under way.
@@ -154,22 +159,27 @@ func (f *following) open(ctx context.Context) (took bool, err error) {
 	}
 	defer func() { _ = body.Close() }() // it was read
 	f.count(func(c *fleet.Followed) { c.Streams++ })
-	lines := make(chan line, applyAtOnce)
+	lines := make(chan line, linesAhead)
 	go read(ctx, body, lines)
 	s := &received{f: f, began: at.Began}
-	silence := time.NewTimer(f.Silence)
+	silence, places := time.NewTimer(f.Silence), time.NewTicker(placeEvery)
 	defer silence.Stop()
+	defer places.Stop()
 	for {
-		silence.Reset(f.Silence)
 		select {
 		case <-ctx.Done():
 			return s.took, ctx.Err()
+		case <-places.C:
+			if err := s.keepPlace(ctx); err != nil {
+				return s.took, err
+			}
 		case <-silence.C:
 			return s.took, fleet.Errorf(fleet.Unavailable, "region %s sent nothing for %v", f.claim.Peer, f.Silence)
 		case l := <-lines:
 			if l.err != nil {
 				return s.took, l.err
 			}
+			silence.Reset(f.Silence)
 			if err := s.take(ctx, l); err != nil {
 				return s.took, err
 			}
@@ -180,7 +190,8 @@ func (f *following) open(ctx context.Context) (took bool, err error) {
 // line is one line of a stream, or how the stream ended. An empty one is a sign of life.
 type line struct {
 	api.WatchLine
-	err error
+	size int
+	err  error
 }
 
 var errStreamEnded = fleet.Errorf(fleet.Unavailable, "the peer ended the stream")
@@ -199,6 +210,7 @@ func read(ctx context.Context, from io.Reader, to chan<- line) {
 	for lines.Scan() {
 		var l line
 		if text := lines.Bytes(); len(text) > 0 {
+			l.size = len(text)
 			if err := json.Unmarshal(text, &l.WatchLine); err != nil {
 				put(line{err: fleet.Errorf(fleet.Invalid, "a line that is not JSON: %w", err)})
 				return
@@ -220,8 +232,10 @@ func read(ctx context.Context, from io.Reader, to chan<- line) {
 type received struct {
 	f        *following
 	changes  []fleet.CopyChange
-	snapshot int64  // lines since the stream began, or since a reset
-	began    string // where the first snapshot began that did not end
+	bytes    int                // of the changes
+	place    *fleet.StreamPlace // that came without changes, and is not stored yet
+	snapshot int64              // lines since the stream began, or since a reset
+	began    string             // where the first snapshot began that did not end
 	took     bool
 }
 
@@ -233,7 +247,8 @@ func (s *received) take(ctx context.Context, l line) error {
 		if err != nil {
 			return err
 		}
-		if s.changes = append(s.changes, c); len(s.changes) < applyAtOnce {
+		s.bytes += l.size
+		if s.changes = append(s.changes, c); len(s.changes) < applyAtOnce && s.bytes < applyBytes {
 			return nil
 		}
 		return s.apply(ctx, nil, false)
@@ -248,11 +263,26 @@ func (s *received) take(ctx context.Context, l line) error {
 		}
 		return s.apply(ctx, nil, false)
 	case api.WatchCurrent:
-		return s.apply(ctx, &fleet.StreamPlace{Position: l.Token}, true)
+		s.place = &fleet.StreamPlace{Position: l.Token}
+		if len(s.changes) == 0 && s.began == "" {
+			return nil
+		}
+		s.began = ""
+		return s.keepPlace(ctx)
 	case api.WatchHardReset:
-		s.snapshot, s.changes, s.began = 0, nil, ""
+		s.snapshot, s.changes, s.bytes, s.began, s.place = 0, nil, 0, "", nil
 	}
 	return nil // of a newer region
+}
+
+// keepPlace stores the place up to which all was read, with the changes before it.
+func (s *received) keepPlace(ctx context.Context) error {
+	if s.place == nil {
+		return nil
+	}
+	at := s.place
+	s.place = nil
+	return s.apply(ctx, at, true)
 }
 
 // apply writes what was read.
@@ -261,7 +291,7 @@ func (s *received) apply(ctx context.Context, at *fleet.StreamPlace, current boo
 	if err != nil {
 		return err
 	}
-	s.changes, s.took = nil, true
+	s.changes, s.bytes, s.took = nil, 0, true
 	s.f.count(func(c *fleet.Followed) {
 		c.Written += applied.Written
 		c.Ended += applied.Ended

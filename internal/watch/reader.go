@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/holdfast-io/holdfast/internal/pause"
 	"github.com/holdfast-io/holdfast/internal/poke"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
@@ -15,6 +16,8 @@ const (
 	readAtOnce = 500
 	// keptEvents is how many events are kept for streams that are a little behind; others read them again.
 	keptEvents = 4 * readAtOnce
+	// readGap is the least time between two readings that found all there was.
+	readGap = 3 * time.Millisecond
 )
 
 // feed is what a reader reads.
@@ -84,6 +87,7 @@ func (r *Reader) run(ctx context.Context) {
 		case <-ctx.Done():
 		case <-tick.C:
 		case <-r.wake:
+			_ = pause.For(ctx, readGap) // what others commit meanwhile is read at once
 		}
 	}
 }

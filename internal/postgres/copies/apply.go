@@ -50,9 +50,10 @@ type applying struct {
 }
 
 func (a *applying) run(ctx context.Context) (done fleet.CopiesApplied, err error) {
-	newest := newestOf(a.in.Changes)
+	newest, refused := newestOf(a.in.Changes)
 	if len(newest) == 0 {
-		return done, nil
+		done.Refused = len(refused)
+		return done, a.refuse(ctx, refused)
 	}
 	if err := a.lockHolders(ctx, newest); err != nil {
 		return done, err
@@ -61,7 +62,6 @@ func (a *applying) run(ctx context.Context) (done fleet.CopiesApplied, err error
 		return done, err
 	}
 	var written, ended []fleet.CopyChange
-	var refused []refusal
 	for _, c := range newest {
 		step, rule := decide.Copy(a.self, a.in.Claim.Peer, c, a.held[c.Key])
 		switch step {
@@ -76,14 +76,17 @@ func (a *applying) run(ctx context.Context) (done fleet.CopiesApplied, err error
 		}
 	}
 	done.Written, done.Ended, done.Refused = len(written), len(ended), len(refused)
-	done.Kept += len(a.in.Changes) - len(newest)
 	if err := a.write(ctx, written); err != nil {
 		return done, err
 	}
 	if err := a.end(ctx, ended); err != nil {
 		return done, err
 	}
-	if err := a.turnPolicies(ctx, append(written, ended...)); err != nil {
+	taken := append(written, ended...)
+	if err := a.turnPolicies(ctx, taken); err != nil {
+		return done, err
+	}
+	if err := a.release(ctx, taken); err != nil {
 		return done, err
 	}
 	return done, a.refuse(ctx, refused)
@@ -127,11 +130,14 @@ func (a *applying) turnPolicies(ctx context.Context, changes []fleet.CopyChange)
 	return postgres.PutOutbox(ctx, a.q, subjects...)
 }
 
-// newestOf gives one change of each object, the newest.
-func newestOf(all []fleet.CopyChange) []fleet.CopyChange {
+// newestOf gives one change of each object, the newest, and apart what Postgres could not even look up.
+func newestOf(all []fleet.CopyChange) (out []fleet.CopyChange, malformed []refusal) {
 	at := map[fleet.CopyKey]int{}
-	var out []fleet.CopyChange
 	for _, c := range all {
+		if c.Validate() != nil {
+			malformed = append(malformed, refusal{c, "malformed"})
+			continue
+		}
 		i, is := at[c.Key]
 		switch {
 		case !is:
@@ -141,7 +147,7 @@ func newestOf(all []fleet.CopyChange) []fleet.CopyChange {
 			out[i] = c
 		}
 	}
-	return out
+	return out, malformed
 }
 
 // columns are the keys of a set, as queries take them.
@@ -359,28 +365,4 @@ func (a *applying) append(
 		out[fleet.CopyKey{Region: fleet.RegionName(n.Region), ObjectKey: fleet.ObjectKey{Kind: fleet.ObjectKind(n.Kind), Scope: n.Scope, Name: n.Name}}] = n.Seq
 	}
 	return out, nil
-}
-
-// refusal is a change that was set aside, and the rule by which.
-type refusal struct {
-	fleet.CopyChange
-	rule string
-}
-
-// refuse sets changes aside, for an operator to see.
-func (a *applying) refuse(ctx context.Context, all []refusal) error {
-	if len(all) == 0 {
-		return nil
-	}
-	p := db.PutQuarantineParams{Peer: string(a.in.Claim.Peer)}
-	for _, r := range all {
-		line, err := json.Marshal(r.CopyChange)
-		if err != nil {
-			return postgres.Failed("set a change aside", err)
-		}
-		p.Regions, p.Kinds = append(p.Regions, string(r.Key.Region)), append(p.Kinds, string(r.Key.Kind))
-		p.Scopes, p.Names = append(p.Scopes, r.Key.Scope), append(p.Names, r.Key.Name)
-		p.Reasons, p.Lines = append(p.Reasons, r.rule), append(p.Lines, line)
-	}
-	return postgres.Failed("set changes aside", a.q.PutQuarantine(ctx, p))
 }

@@ -189,6 +189,31 @@ func (q *Queries) DropMarkers(ctx context.Context, arg DropMarkersParams) error 
 	return err
 }
 
+const dropQuarantine = `-- name: DropQuarantine :exec
+DELETE FROM quarantine q
+USING (SELECT unnest($1::text[]) AS region, unnest($2::text[]) AS kind, unnest($3::text[]) AS scope, unnest($4::text[]) AS name) k
+WHERE q.peer = $5 AND q.kind = k.kind AND q.scope = k.scope AND q.name = k.name AND q.region = k.region
+`
+
+type DropQuarantineParams struct {
+	Regions []string
+	Kinds   []string
+	Scopes  []string
+	Names   []string
+	Peer    string
+}
+
+func (q *Queries) DropQuarantine(ctx context.Context, arg DropQuarantineParams) error {
+	_, err := q.db.Exec(ctx, dropQuarantine,
+		arg.Regions,
+		arg.Kinds,
+		arg.Scopes,
+		arg.Names,
+		arg.Peer,
+	)
+	return err
+}
+
 const findCopies = `-- name: FindCopies :many
 SELECT region, kind, scope, name, owner, owner_epoch, number, uid, project, service, labels, generation, spec, syncing, created_by, created_at, updated_at, deleting_since, event FROM copies WHERE kind = $1 AND scope = $2 AND name = $3 AND ($4::text = '' OR region = $4) ORDER BY region LIMIT 2
 `
@@ -435,21 +460,24 @@ func (q *Queries) PutMarkers(ctx context.Context, rows json.RawMessage) error {
 }
 
 const putQuarantine = `-- name: PutQuarantine :exec
-INSERT INTO quarantine (peer, region, kind, scope, name, reason, line)
-SELECT $1, k.region, k.kind, k.scope, k.name, k.reason, k.line
+INSERT INTO quarantine (peer, region, kind, scope, name, reason, owner_epoch, number)
+SELECT DISTINCT ON (k.kind, k.scope, k.name, k.region) $1, k.region, k.kind, k.scope, k.name, k.reason, k.owner_epoch, k.number
 FROM (SELECT unnest($2::text[]) AS region, unnest($3::text[]) AS kind, unnest($4::text[]) AS scope, unnest($5::text[]) AS name,
-      unnest($6::text[]) AS reason, unnest($7::jsonb[]) AS line) k
-ON CONFLICT (peer, kind, scope, name, region) DO UPDATE SET reason = excluded.reason, line = excluded.line, at = now()
+      unnest($6::text[]) AS reason, unnest($7::bigint[]) AS owner_epoch, unnest($8::bigint[]) AS number) k
+ORDER BY k.kind, k.scope, k.name, k.region, k.owner_epoch DESC, k.number DESC
+ON CONFLICT (peer, kind, scope, name, region) DO UPDATE SET
+    reason = excluded.reason, owner_epoch = excluded.owner_epoch, number = excluded.number, at = now()
 `
 
 type PutQuarantineParams struct {
-	Peer    string
-	Regions []string
-	Kinds   []string
-	Scopes  []string
-	Names   []string
-	Reasons []string
-	Lines   []json.RawMessage
+	Peer        string
+	Regions     []string
+	Kinds       []string
+	Scopes      []string
+	Names       []string
+	Reasons     []string
+	OwnerEpochs []int64
+	Numbers     []int64
 }
 
 func (q *Queries) PutQuarantine(ctx context.Context, arg PutQuarantineParams) error {
@@ -460,13 +488,14 @@ func (q *Queries) PutQuarantine(ctx context.Context, arg PutQuarantineParams) er
 		arg.Scopes,
 		arg.Names,
 		arg.Reasons,
-		arg.Lines,
+		arg.OwnerEpochs,
+		arg.Numbers,
 	)
 	return err
 }
 
 const quarantined = `-- name: Quarantined :many
-SELECT peer, region, kind, scope, name, reason, line, at FROM quarantine WHERE peer = $1 AND (kind, scope, name, region) > ($2::text, $3::text, $4::text, $5::text)
+SELECT peer, region, kind, scope, name, reason, owner_epoch, number, at FROM quarantine WHERE peer = $1 AND (kind, scope, name, region) > ($2::text, $3::text, $4::text, $5::text)
 ORDER BY kind, scope, name, region LIMIT $6
 `
 
@@ -502,7 +531,8 @@ func (q *Queries) Quarantined(ctx context.Context, arg QuarantinedParams) ([]Qua
 			&i.Scope,
 			&i.Name,
 			&i.Reason,
-			&i.Line,
+			&i.OwnerEpoch,
+			&i.Number,
 			&i.At,
 		); err != nil {
 			return nil, err

@@ -615,14 +615,15 @@ type PolicyTurn struct {
 }
 
 type Quarantine struct {
-	Peer   string
-	Region string
-	Kind   string
-	Scope  string
-	Name   string
-	Reason string
-	Line   json.RawMessage
-	At     time.Time
+	Peer       string
+	Region     string
+	Kind       string
+	Scope      string
+	Name       string
+	Reason     string
+	OwnerEpoch int64
+	Number     int64
+	At         time.Time
 }
 
 type Reconcile struct {

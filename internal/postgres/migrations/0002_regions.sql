@@ -75,7 +75,9 @@ CREATE TABLE quarantine (
     scope  text        NOT NULL,
     name   text        NOT NULL,
     reason text        NOT NULL,
-    line   jsonb       NOT NULL,
+    -- The version that was not taken.
+    owner_epoch bigint NOT NULL,
+    number      bigint NOT NULL,
     at     timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (peer, kind, scope, name, region)
 );

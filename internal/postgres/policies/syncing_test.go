@@ -89,8 +89,8 @@ func TestRefreshKeepsTheETag(t *testing.T) {
 	events := b.Feed(postgres.Cursor{})[known:]
 	require.Len(t, events, 1)
 	require.Equal(t, []any{"updated", poolKey("a"), before.UID, before.Generation}, []any{events[0].Type, events[0].Key, events[0].UID, events[0].Generation})
-	require.JSONEq(t, `{"spec":{},"syncing":{"owningRegion":"test","regions":["test"]}}`, string(events[0].Before))
-	require.JSONEq(t, `{"spec":{},"syncing":{"owningRegion":"test","regions":["test","us"]}}`, string(events[0].After))
+	require.JSONEq(t, `{"spec":{},"syncing":{"owningRegion":"test","regions":["test"]},"ownerEpoch":1}`, string(events[0].Before))
+	require.JSONEq(t, `{"spec":{},"syncing":{"owningRegion":"test","regions":["test","us"]},"ownerEpoch":1}`, string(events[0].After))
 
 	require.False(t, b.pool("a", "").Changed)
 	b.Exec(`UPDATE objects SET syncing = '{"owningRegion":"test","regions":["test","mars"]}' WHERE name = 'a'`)

@@ -56,11 +56,13 @@ USING (SELECT unnest(@regions::text[]) AS region, unnest(@kinds::text[]) AS kind
 WHERE m.kind = k.kind AND m.scope = k.scope AND m.name = k.name AND m.region = k.region;
 
 -- name: PutQuarantine :exec
-INSERT INTO quarantine (peer, region, kind, scope, name, reason, line)
-SELECT @peer, k.region, k.kind, k.scope, k.name, k.reason, k.line
+INSERT INTO quarantine (peer, region, kind, scope, name, reason, owner_epoch, number)
+SELECT DISTINCT ON (k.kind, k.scope, k.name, k.region) @peer, k.region, k.kind, k.scope, k.name, k.reason, k.owner_epoch, k.number
 FROM (SELECT unnest(@regions::text[]) AS region, unnest(@kinds::text[]) AS kind, unnest(@scopes::text[]) AS scope, unnest(@names::text[]) AS name,
-      unnest(@reasons::text[]) AS reason, unnest(@lines::jsonb[]) AS line) k
-ON CONFLICT (peer, kind, scope, name, region) DO UPDATE SET reason = excluded.reason, line = excluded.line, at = now();
+      unnest(@reasons::text[]) AS reason, unnest(@owner_epochs::bigint[]) AS owner_epoch, unnest(@numbers::bigint[]) AS number) k
+ORDER BY k.kind, k.scope, k.name, k.region, k.owner_epoch DESC, k.number DESC
+ON CONFLICT (peer, kind, scope, name, region) DO UPDATE SET
+    reason = excluded.reason, owner_epoch = excluded.owner_epoch, number = excluded.number, at = now();
 
 -- name: Quarantined :many
 SELECT * FROM quarantine WHERE peer = @peer AND (kind, scope, name, region) > (@kind::text, @scope::text, @name::text, @region::text)
@@ -88,3 +90,8 @@ ORDER BY kind, scope, name, region LIMIT @max_rows;
 
 -- name: CountCopies :one
 SELECT count(*) FROM copies WHERE owner = @owner;
+
+-- name: DropQuarantine :exec
+DELETE FROM quarantine q
+USING (SELECT unnest(@regions::text[]) AS region, unnest(@kinds::text[]) AS kind, unnest(@scopes::text[]) AS scope, unnest(@names::text[]) AS name) k
+WHERE q.peer = @peer AND q.kind = k.kind AND q.scope = k.scope AND q.name = k.name AND q.region = k.region;

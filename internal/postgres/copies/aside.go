@@ -1,0 +1,49 @@
+package copies
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/db"
+)
+
+// refusal is a change that was set aside, and the rule by which.
+type refusal struct {
+	fleet.CopyChange
+	rule string
+}
+
+// refuse sets changes aside, for an operator to see.
+func (a *applying) refuse(ctx context.Context, all []refusal) error {
+	if len(all) == 0 {
+		return nil
+	}
+	p := db.PutQuarantineParams{Peer: string(a.in.Claim.Peer)}
+	for _, r := range all {
+		p.Regions, p.Kinds = append(p.Regions, plain(string(r.Key.Region))), append(p.Kinds, plain(string(r.Key.Kind)))
+		p.Scopes, p.Names = append(p.Scopes, plain(r.Key.Scope)), append(p.Names, plain(r.Key.Name))
+		p.Reasons, p.OwnerEpochs, p.Numbers = append(p.Reasons, r.rule), append(p.OwnerEpochs, r.Version.OwnerEpoch), append(p.Numbers, r.Version.Number)
+	}
+	return postgres.Failed("set changes aside", a.q.PutQuarantine(ctx, p))
+}
+
+// release forgets what was set aside of objects of which a newer state was taken.
+func (a *applying) release(ctx context.Context, taken []fleet.CopyChange) error {
+	if len(taken) == 0 {
+		return nil
+	}
+	c := columnsOf(keysOf(taken))
+	return postgres.Failed("forget what was set aside", a.q.DropQuarantine(ctx, db.DropQuarantineParams{
+		Peer: string(a.in.Claim.Peer), Regions: c.regions, Kinds: c.kinds, Scopes: c.scopes, Names: c.names,
+	}))
+}
+
+// plain is a name as it can be stored, whatever a peer sent.
+func plain(name string) string {
+	if name == "" || fleet.ValidateName("name", name) == nil {
+		return name
+	}
+	return fmt.Sprintf("%+.40q", name)
+}
