@@ -150,6 +150,7 @@ func TestE2ERegions(t *testing.T) {
 		_, err = callControl(t.Context(), m.data, http.MethodPost, "/processes/ap%2Fplant-1-b/start")
 		require.NoError(t, err)
 	})
+	t.Run("share a project", m.shares)
 	t.Run("cut and heal", m.cutsAndHeals)
 	t.Run("disable and enable", m.disables)
 	t.Run("used, expired and foreign tokens", m.badTokens)

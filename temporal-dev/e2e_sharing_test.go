@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"syscall"
 	"testing"
 
@@ -100,11 +102,8 @@ func (p sharedProject) empty(t *testing.T, of string, at ...string) {
 	}
 }
 
-// M1 to M4, M8 to M14, M16 to M20, M27 to M29, M35, M39, M42: three regions share a project, in processes of their own.
-func TestE2ESharing(t *testing.T) {
-	t.Parallel()
-	m := startMesh(t, 3)
-	m.meshed(t)
+// shares has three regions share a project, and in the end share nothing. M1 to M4, M8 to M14, M16 to M20, M27 to M29, M35, M39, M42
+func (m *mesh) shares(t *testing.T) {
 	p := sharedProject{m, "shop"}
 	p.allow(t, "eu", "ap", "eu", "us")
 	p.pool(t, "eu", "eu-pool", 1)
@@ -115,6 +114,10 @@ func TestE2ESharing(t *testing.T) {
 		p.same(t, "us", "eu", "ap")
 		out, _ := newCLI(t, m.regions["ap"]).call(t, cliOK, "get", "pools", "--region", "us")
 		require.Contains(t, out, "us-pool")
+		manifest := filepath.Join(t.TempDir(), "pool.yaml")
+		require.NoError(t, os.WriteFile(manifest, []byte("kind: Pool\nname: us-applied\nproject: shop\nspec:\n  maxReplicas: 3\n"), 0o600))
+		newCLI(t, m.regions["us"]).call(t, cliOK, "apply", "-f", manifest)
+		p.same(t, "us", "eu", "ap")
 	})
 	t.Run("only the owner writes", func(t *testing.T) {
 		_, err := m.regions["us"].api.Delete(t.Context(), fleet.ObjectKey{Kind: fleet.KindPool, Name: "eu-pool"}, api.Mutation{})
@@ -166,5 +169,12 @@ func TestE2ESharing(t *testing.T) {
 		p.allow(t, "eu", "ap", "eu", "us")
 		p.same(t, "eu", "us", "ap")
 		p.same(t, "us", "eu", "ap")
+	})
+	t.Run("a region that has copies of a peer does not remove it", func(t *testing.T) {
+		_, err := m.regions["us"].api.RemoveRegion(t.Context(), "eu", api.Mutation{})
+		require.Equal(t, fleet.Conflict, fleet.KindOf(err))
+		p.allow(t, "eu", "eu")
+		p.empty(t, "eu", "us", "ap")
+		p.empty(t, "us", "eu", "ap")
 	})
 }

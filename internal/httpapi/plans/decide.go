@@ -68,7 +68,7 @@ func (p *planner) stand(o *planned) error {
 		if !p.caller.Sees(o.project) {
 			return fleet.Errorf(fleet.Denied, "the token is restricted to project %s", p.caller.Project).At("/project")
 		}
-		if o.project != fleet.DefaultProject {
+		if o.project != fleet.DefaultProject && !p.copied[projectKey(o.project)] {
 			if _, err := p.refer(projectKey(o.project), "/project"); err != nil {
 				return err
 			}

@@ -120,6 +120,9 @@ func (p *planner) lookUp(ctx context.Context) error {
 	if p.known, err = p.s.Store.Standing(ctx, slices.Collect(maps.Keys(w.keys))); err != nil {
 		return err
 	}
+	if err := p.lookUpCopied(ctx, w.keys); err != nil {
+		return err
+	}
 	if err := p.lookUpDeployments(ctx, w.keys); err != nil {
 		return err
 	}
@@ -133,6 +136,20 @@ func (p *planner) lookUp(ctx context.Context) error {
 		return err
 	}
 	return p.lookForSeen(ctx)
+}
+
+// lookUpCopied finds the projects of other regions, if any of those that are named is not of this one.
+func (p *planner) lookUpCopied(ctx context.Context, keys map[fleet.ObjectKey]bool) (err error) {
+	var missing []fleet.ObjectKey
+	for key := range keys {
+		if _, known := p.known[key]; !known && key.Kind == fleet.KindProject && key.Name != string(fleet.DefaultProject) {
+			missing = append(missing, key)
+		}
+	}
+	if len(missing) > 0 {
+		p.copied, err = p.s.Store.CopiedHolders(ctx, missing)
+	}
+	return err
 }
 
 func projectKey(name fleet.ProjectName) fleet.ObjectKey {

@@ -41,6 +41,23 @@ func (s *Store) Standing(ctx context.Context, keys []fleet.ObjectKey) (map[fleet
 	return out, err
 }
 
+// CopiedHolders gives those policy holders, of some keys, whose name means what another region created.
+func (s *Store) CopiedHolders(ctx context.Context, keys []fleet.ObjectKey) (map[fleet.ObjectKey]bool, error) {
+	out := map[fleet.ObjectKey]bool{}
+	err := inPages(keys, func(page []fleet.ObjectKey) error {
+		var p db.ReadHoldersParams
+		for _, k := range page {
+			p.Kinds, p.Names = append(p.Kinds, string(k.Kind)), append(p.Names, k.Name)
+		}
+		rows, err := s.Q.ReadHolders(ctx, p)
+		for _, r := range rows {
+			out[fleet.ObjectKey{Kind: fleet.ObjectKind(r.Kind), Name: r.Name}] = true
+		}
+		return postgres.Failed("read policy holders", err)
+	})
+	return out, err
+}
+
 func standingOf(r db.StandingObjectsRow) Standing {
 	return Standing{
 		Object: postgres.ObjectOf(db.Object{
