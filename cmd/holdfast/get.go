@@ -60,13 +60,13 @@ type fetching struct {
 
 func (c *cli) fetch(ctx context.Context, client *api.Client, f fetching) (view, error) {
 	v := view{header: f.header, single: len(f.names) == 1}
+	if f.in.region != "" && f.copied == nil {
+		return v, &usageError{fmt.Errorf("--region: %s stay in their region", f.plural)}
+	}
 	if len(f.names) == 0 {
 		var err error
 		v.items, v.next, err = f.list(ctx, c, client, f.in)
 		return v, err
-	}
-	if f.in.region != "" && f.copied == nil {
-		return v, &usageError{fmt.Errorf("--region: %s stay in their region", f.plural)}
 	}
 	for _, name := range f.names {
 		var it item

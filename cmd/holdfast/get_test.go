@@ -30,6 +30,16 @@ func TestGet(t *testing.T) {
 			`plant-2/furnace-2 +- +no +0 +0 +- +- +- +\d+\w\nplant-2/line-meter `, got.stdout)
 	})
 
+	t.Run("refuses a region for what is not copied", func(t *testing.T) {
+		t.Parallel()
+		s := newShell(t, newRegion(t).plant1())
+		for _, args := range [][]string{{"get", "nodes", "--region", "eu"}, {"get", "node", "plant-1-a", "--region", "eu"}} {
+			got := s.run(args...)
+			require.Equal(t, exitUsage, got.code, args)
+			require.Contains(t, got.stderr, "nodes stay in their region")
+		}
+	})
+
 	t.Run("takes names in every form", func(t *testing.T) {
 		t.Parallel()
 		s := newShell(t, newRegion(t).plant1())
