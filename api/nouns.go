@@ -58,7 +58,7 @@ type (
 	Isolation = fleet.Isolation
 	// Kind is the error vocabulary of Holdfast: the Temporal error type, the tail of the HTTP problem type, and the word that the CLI prints.
 	Kind = fleet.Kind
-	// MultiRegionPolicy says which regions may declare, and get copies of, what a policy holder governs.
+	// MultiRegionPolicy names the regions that may declare objects under a policy holder, and get copies of them.
 	MultiRegionPolicy = fleet.MultiRegionPolicy
 	// ModelAction is a step before the start; only run_command with args.command is supported.
 	ModelAction = fleet.ModelAction

@@ -12,7 +12,7 @@ const (
 
 // WatchLine is one line of a watch, which is a stream of JSON lines.
 //
-// A watch begins with a snapshot unless it resumes: objects in any order, completed by what changed meanwhile, then its
+// A watch begins with a snapshot unless it resumes: objects in any order, completed by later changes, then its
 // size. If it breaks before the first current line, name the token of the first snapshot that broke as since: the next
 // snapshot then tells what is gone since. Then come changes as they are committed. A state of an object may come more than once, and an older one after a
 // newer one: keep the highest (ownerEpoch, number).

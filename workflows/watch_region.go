@@ -20,7 +20,7 @@ type WatchRegionInput struct {
 const (
 	// WatchTurn is how long one activity follows a peer.
 	WatchTurn = 10 * time.Minute
-	// WatchBeat is how long the server that follows a peer may be silent until another one goes on.
+	// WatchBeat is the time without a heartbeat after which another server follows a peer.
 	WatchBeat = 10 * time.Second
 	// turnsOfRun is how many turns one run takes: its history stays short.
 	turnsOfRun = 100

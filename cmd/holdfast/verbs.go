@@ -20,7 +20,7 @@ type verb struct {
 	flags func(cmd *cobra.Command, f *mutationFlags) func(names int) (any, error)
 }
 
-// verbs has a row for each verb with a command of its own at the top; drain, reconcile and fleet group theirs.
+// verbs has a row for each verb that is a top-level command; drain, reconcile and fleet group theirs.
 func (c *cli) verbs() []verb {
 	return []verb{
 		c.deployVerb(), c.instanceVerb("enable", "Start instances"), c.instanceVerb("disable", "Stop instances; their nodes keep the config"),

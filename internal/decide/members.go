@@ -27,7 +27,7 @@ const (
 // maxMembers limits what a member can make others store by admitting regions.
 const maxMembers = 200
 
-// MemberDecision is a record, what to do with it, and the rule that says so.
+// MemberDecision is a record, what to do with it, and the rule that matched.
 type MemberDecision struct {
 	Record fleet.MemberRecord
 	Do     MemberAction

@@ -18,7 +18,7 @@ func Governing(holders ...*fleet.MultiRegionPolicy) *fleet.MultiRegionPolicy {
 	return nil
 }
 
-// Syncing says which region owns an object and which regions have it (M42). owner is the region that owns it now, or
+// Syncing computes which region owns an object and which regions have it (M42). owner is the region that owns it now, or
 // declares it. Without a policy, or where the policy does not enable its owner, an object stays in its region.
 // A holder goes to all enabled regions: each needs it to compute the same.
 func Syncing(kind fleet.ObjectKind, owner string, holders ...*fleet.MultiRegionPolicy) fleet.Syncing {

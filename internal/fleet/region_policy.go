@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// MultiRegionPolicy says which regions may declare, and get copies of, what a policy holder governs (M41).
+// MultiRegionPolicy names the regions that may declare objects under a policy holder, and get copies of them (M41).
 type MultiRegionPolicy struct {
 	EnabledRegions []string `json:"enabledRegions"`
 	// DefaultControlRegion owns and creates the objects of shared kinds.

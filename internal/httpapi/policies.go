@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres/policies"
 )
 
-func (s *server) applyPolicy(ctx context.Context, w postgres.Write, _ noBody) (postgres.Operation, error) {
+func (s *server) applyPolicy(ctx context.Context, w postgres.Write, _ emptyBody) (postgres.Operation, error) {
 	if _, err := s.visible(ctx, w.Key); err != nil {
 		return postgres.Operation{}, err
 	}

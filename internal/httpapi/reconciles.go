@@ -49,7 +49,7 @@ func (s *server) ask(ctx context.Context, p AskParams, body []byte, limit time.D
 	return postgres.Request{Project: w.Project, Actor: w.Actor, Limit: limit, DryRun: w.DryRun, Idempotency: w.Idempotency}, err
 }
 
-func (s *server) reconcileNode(ctx context.Context, w postgres.Write, _ noBody) (postgres.Operation, error) {
+func (s *server) reconcileNode(ctx context.Context, w postgres.Write, _ emptyBody) (postgres.Operation, error) {
 	n, _, err := s.visibleNode(ctx, w.Key.Name)
 	if err != nil {
 		return postgres.Operation{}, err

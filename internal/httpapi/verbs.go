@@ -82,8 +82,8 @@ type askInput struct {
 	AskParams
 }
 
-// noBody is the body of a verb that takes none. Any other may be left out, unless empty is wrong.
-type noBody struct{}
+// emptyBody is for a verb without a body. Any other body is optional, unless an empty one is invalid.
+type emptyBody struct{}
 
 // takes mounts a verb with a body B: its handler decodes the request, and open checks it, writes and answers.
 func takes[I verbInput, B any](open func(*server, context.Context, postgres.Write, B) (*acceptedOutput, error)) mounter {
@@ -105,7 +105,7 @@ func takes[I verbInput, B any](open func(*server, context.Context, postgres.Writ
 			}
 			return open(s, ctx, w, body)
 		})
-		if _, none := any(*new(B)).(noBody); !none && op.Method == http.MethodPost {
+		if _, none := any(*new(B)).(emptyBody); !none && op.Method == http.MethodPost {
 			serve.Takes[B](s.Server, op)
 		}
 	}
@@ -113,7 +113,7 @@ func takes[I verbInput, B any](open func(*server, context.Context, postgres.Writ
 
 func (s *server) readVerb(ctx context.Context, body any) ([]byte, error) {
 	switch body.(type) {
-	case *noBody:
+	case *emptyBody:
 		return nil, nil
 	case *api.ScaleRequest: // there is no scale without a number
 		return s.ReadJSON(ctx, body)

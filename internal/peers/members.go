@@ -214,7 +214,7 @@ func (n *Network) report(from string, all []decide.MemberDecision) {
 		what := "record of region " + string(d.Record.Name) + " with key " + fingerprint(d.Record.Key)
 		n.opt.Refuse(audit.Refusal{Door: Door, Identity: from, Reason: d.Rule, What: what})
 		if n.first(from + " " + d.Rule + " " + what) {
-			n.opt.Log.Error("alarm: rejected the record of a region; somebody may claim its name", "region", d.Record.Name,
+			n.opt.Log.Error("alarm: rejected the record of a region; another key may claim its name", "region", d.Record.Name,
 				"key", fingerprint(d.Record.Key), "from", from, "reason", d.Rule)
 		}
 	}

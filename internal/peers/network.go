@@ -118,7 +118,7 @@ func (n *Network) announce(ctx context.Context) error {
 	})
 }
 
-// Handle mounts what enabled peers may call; CallerOf says which one calls.
+// Handle mounts a handler for enabled peers; CallerOf returns the one that calls.
 func (n *Network) Handle(pattern string, h http.Handler) { n.mux.Handle(pattern, h) }
 
 // TLS is the configuration of the listener.

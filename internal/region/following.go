@@ -24,7 +24,7 @@ const (
 	followSilence = 15 * time.Second
 	// followRetry is the longest pause between two attempts to reach a peer (M48).
 	followRetry = 15 * time.Second
-	// followLost is how long nobody may have followed a peer until its entity is woken.
+	// followLost is the time without a sign of life after which the entity of a peer is woken.
 	followLost = 15 * time.Second
 )
 
@@ -52,7 +52,7 @@ func (s *server) follower() *watch.Follower {
 // peerStreams opens the streams of peers.
 type peerStreams struct{ network *peers.Network }
 
-// Allowed is not_found for a region that is no peer, or a disabled one.
+// Allowed returns not_found for a region that is not a peer, or is disabled.
 func (p peerStreams) Allowed(ctx context.Context, peer fleet.RegionName) error {
 	_, err := p.find(ctx, peer)
 	return err
@@ -92,11 +92,11 @@ func (p peerStreams) find(ctx context.Context, peer fleet.RegionName) (peers.Pee
 			}
 		}
 	}
-	return peers.Peer{}, fleet.Errorf(fleet.NotFound, "region %s is no peer, or is disabled", peer)
+	return peers.Peer{}, fleet.Errorf(fleet.NotFound, "region %s is not a peer, or is disabled", peer)
 }
 
-// followPeers has each peer followed: it wakes the entity of one that nobody follows, be it new, enabled again, or
-// because its run, its build or Temporal's data was lost.
+// followPeers wakes the entity of each peer that no run follows: it is new or enabled again, or its run, its build or
+// Temporal's data was lost.
 func (s *server) followPeers(ctx context.Context) error {
 	if s.peers == nil || !s.cfg.Roles.Has(RoleWorker) {
 		return nil

@@ -25,7 +25,7 @@ type copyStore interface {
 
 // Peers are the other regions.
 type Peers interface {
-	// Allowed is not_found for a region that is no peer, or a disabled one; so is Watch.
+	// Allowed and Watch return not_found for a region that is not a peer, or is disabled.
 	Allowed(ctx context.Context, peer fleet.RegionName) error
 	// Watch opens the stream of a peer at a place.
 	Watch(ctx context.Context, peer fleet.RegionName, at fleet.StreamPlace) (io.ReadCloser, error)
@@ -42,7 +42,7 @@ type Follower struct {
 }
 
 // Follow applies what a peer changes, for one turn. A stream that breaks is opened again behind what was applied. It
-// claims once: a server that was paused meanwhile finds that another turn has replaced it.
+// claims once: a server that was paused finds that another turn has replaced it.
 func (r *Follower) Follow(ctx context.Context, peer fleet.RegionName, run string, beat func(fleet.Followed)) (fleet.Followed, error) {
 	if err := r.Peers.Allowed(ctx, peer); err != nil {
 		if fleet.KindOf(err) == fleet.NotFound {
@@ -259,7 +259,7 @@ func (s *received) take(ctx context.Context, l line) error {
 		return s.apply(ctx, &fleet.StreamPlace{Began: s.began}, false)
 	case api.WatchSnapshotSize:
 		if l.Count != s.snapshot {
-			return fleet.Errorf(fleet.Invalid, "a snapshot of %d lines says that it has %d", s.snapshot, l.Count)
+			return fleet.Errorf(fleet.Invalid, "received %d lines of a snapshot whose size is %d", s.snapshot, l.Count)
 		}
 		return s.apply(ctx, nil, false)
 	case api.WatchCurrent:

@@ -87,7 +87,7 @@ func (r *Reader) run(ctx context.Context) {
 		case <-ctx.Done():
 		case <-tick.C:
 		case <-r.wake:
-			_ = pause.For(ctx, readGap) // what others commit meanwhile is read at once
+			_ = pause.For(ctx, readGap) // later commits are read together
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 
 const pageOfObjects = 500
 
-// snapshot is one under way. Its pages are read at different times; what changed meanwhile completes them.
+// snapshot is one under way. Its pages are read at different times; later changes complete them.
 type snapshot struct {
 	*Stream
 	sent int64

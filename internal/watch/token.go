@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
-// Why a watch cannot go on from a place.
+// The reasons for which a watch cannot resume at a place.
 const (
 	reasonCollected   = "collected"
 	reasonUndone      = "undone"
@@ -53,7 +53,7 @@ func (f Filter) sum() string {
 	return hex.EncodeToString(h[:8])
 }
 
-// check gives the reason why a watch cannot go on from a token, "" when it can. A place of an earlier era counts, if a
+// check returns the reason why a watch cannot resume at a token, "" when it can. A place of an earlier era counts, if a
 // restore did not undo it.
 func (s *Stream) check(ctx context.Context, t token) (string, error) {
 	if t.filter != s.Filter.sum() {

@@ -90,7 +90,7 @@ func (s *Store) Admit(ctx context.Context, tokenHash []byte, r fleet.MemberRecor
 	})
 }
 
-// usable finds the invitation of a token that nobody else has used.
+// usable finds the invitation of a token that no other region has used.
 func usable(ctx context.Context, q *db.Queries, tokenHash []byte, r fleet.MemberRecord) (db.RegionInvitation, error) {
 	in, err := q.ValidInvitation(ctx, tokenHash)
 	if postgres.NoRows(err) || err == nil && in.UsedBy != nil && !bytes.Equal(in.UsedBy, r.Key) {

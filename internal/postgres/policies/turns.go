@@ -233,7 +233,7 @@ func (p *page) visitPage(ctx context.Context) error {
 	return nil
 }
 
-// finish is the end of what the holder governs: the turn is done, or goes on from the start.
+// finish is the end of what the holder governs: the turn is done, or starts again at the beginning.
 func (p *page) finish() {
 	p.at = place{}
 	p.done = p.wrapped || p.began == place{}
