@@ -102,7 +102,7 @@ func (p sharedProject) empty(t *testing.T, of string, at ...string) {
 	}
 }
 
-// shares has three regions share a project, and in the end share nothing. M1 to M4, M8 to M14, M16 to M20, M27 to M29, M35, M39, M42
+// shares has three regions share a project, and in the end share nothing. M1, M4, M8, M10 to M14, M16, M17, M18, M19, M20, M27 to M29, M35, M39, M42
 func (m *mesh) shares(t *testing.T) {
 	p := sharedProject{m, "shop"}
 	p.allow(t, "eu", "ap", "eu", "us")

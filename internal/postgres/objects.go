@@ -315,12 +315,17 @@ func Declared(o *fleet.Object) json.RawMessage {
 	if o == nil {
 		return nil
 	}
+	number := int64(0)
+	if o.Region != "" { // of a copy: its owner's, since the local event has another
+		number = o.Version.Number
+	}
 	b, err := json.Marshal(struct {
 		Labels     map[string]string `json:"labels,omitempty"`
 		Spec       json.RawMessage   `json:"spec"`
 		Syncing    json.RawMessage   `json:"syncing"`
 		OwnerEpoch int64             `json:"ownerEpoch"`
-	}{o.Labels, o.Spec, o.Syncing, o.Version.OwnerEpoch})
+		Number     int64             `json:"number,omitempty"`
+	}{o.Labels, o.Spec, o.Syncing, o.Version.OwnerEpoch, number})
 	if err != nil {
 		return nil // the spec was written as JSON by this package
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/compose"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi"
@@ -399,4 +400,65 @@ func TestQuarantine(t *testing.T) {
 	aside, err = us.Quarantined(t.Context(), "eu", fleet.CopyKey{}, 10)
 	require.NoError(t, err)
 	require.Len(t, aside, 3, "what is mended is set aside no more")
+}
+
+// M31, M47: to who watches copies, the end of a copy is newer than all that it was, whatever numbers this region's own events have.
+func TestWatchedCopies(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t, "eu", "us")
+	us := m.regions["us"].store
+	ctx, cancel := context.WithCancel(t.Context())
+	lines := make(chan api.WatchLine, 100)
+	s := &watch.Stream{
+		Source: us, Reader: watch.NewReader(us, 10*time.Millisecond), Filter: watch.Filter{Owner: "eu"}, Self: "us",
+		Snapshots: make(chan struct{}, 1), Beat: time.Hour,
+		View: func(o fleet.Object) api.Object { return api.Object{Name: o.Name} },
+		Send: func(all []api.WatchLine) error {
+			for _, l := range all {
+				if l.Object != nil || l.Gone != nil {
+					lines <- l
+				}
+			}
+			return nil
+		},
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx, "", "") }()
+	defer func() { cancel(); require.ErrorIs(t, <-ended, context.Canceled) }()
+	next := func() api.WatchLine {
+		select {
+		case l := <-lines:
+			return l
+		case <-time.After(20 * time.Second):
+			t.Fatal("no line")
+			return api.WatchLine{}
+		}
+	}
+	claim, err := us.ClaimStream(t.Context(), "eu", "run-1")
+	require.NoError(t, err)
+	syncing, err := json.Marshal(fleet.Syncing{OwningRegion: "eu", Regions: []string{"eu", "us"}})
+	require.NoError(t, err)
+	change := fleet.CopyChange{
+		Key:     fleet.CopyKey{Region: "eu", ObjectKey: fleet.ProjectKey("one")},
+		Version: fleet.CopyVersion{OwnerEpoch: 1, Number: 70_000},
+		Object: &fleet.Object{
+			ObjectKey: fleet.ProjectKey("one"), UID: "6f9619ff-8b86-4011-b42d-00c04fc964ff", Project: "one",
+			Version: fleet.CopyVersion{OwnerEpoch: 1, Number: 70_000}, Generation: 1, Spec: json.RawMessage(`{}`), Syncing: syncing, CreatedBy: "test",
+		},
+	}
+	_, err = us.ApplyCopies(t.Context(), fleet.CopySet{Claim: claim, Changes: []fleet.CopyChange{change}})
+	require.NoError(t, err)
+	shown := next()
+	require.Equal(t, "one", shown.Object.Name)
+	require.EqualValues(t, 70_000, shown.Number)
+	change.Object, change.End, change.Version.Number = nil, fleet.CopyDeleted, 70_001
+	_, err = us.ApplyCopies(t.Context(), fleet.CopySet{Claim: claim, Changes: []fleet.CopyChange{change}})
+	require.NoError(t, err)
+	last := next()
+	for last.Object != nil { // the same state may come once more
+		last = next()
+	}
+	require.Equal(t, "one", last.Gone.Name)
+	require.EqualValues(t, 70_001, last.Number)
+	require.EqualValues(t, 1, last.OwnerEpoch)
 }

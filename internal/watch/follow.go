@@ -59,8 +59,11 @@ func (r *Follower) Follow(ctx context.Context, peer fleet.RegionName, run string
 	defer cancel()
 	turn, end := context.WithCancelCause(turn)
 	defer end(nil)
-	go f.live(turn, end)
+	var alive sync.WaitGroup
+	alive.Go(func() { f.live(turn, end) })
 	err = f.run(turn)
+	end(nil)
+	alive.Wait()
 	if cause := context.Cause(turn); fleet.KindOf(cause) == fleet.Stale {
 		err = cause
 	}

@@ -150,7 +150,19 @@ type change struct {
 	key   fleet.CopyKey
 	last  postgres.Event
 	epoch int64
-	shown bool
+	// number is that of the last event; of a copy, the last of its owner's.
+	number int64
+	shown  bool
+}
+
+// take notes an event of the object, and gives what it replaced.
+func (c *change) take(e postgres.Event) (before state) {
+	before, after := stateOf(e.Before), stateOf(e.After)
+	c.last, c.number, c.epoch = e, e.Cursor.Seq, max(c.epoch, before.OwnerEpoch, after.OwnerEpoch)
+	if c.key.Region != "" {
+		c.number = max(before.Number, after.Number)
+	}
+	return before
 }
 
 // changes turns events into lines: each object that changed, once, as it is now.
@@ -176,8 +188,7 @@ func (s *Stream) changes(ctx context.Context, rows []postgres.Event) ([]api.Watc
 			byKey[key] = c
 			all = append(all, c)
 		}
-		before, after := stateOf(e.Before), stateOf(e.After)
-		c.last, c.epoch = e, max(c.epoch, before.OwnerEpoch, after.OwnerEpoch)
+		before := c.take(e)
 		c.shown = c.shown || before.Syncing != nil && s.shared(*before.Syncing)
 	}
 	if len(all) == 0 {
@@ -215,6 +226,7 @@ func (s *Stream) mayShow(e postgres.Event) bool {
 type state struct {
 	Syncing    *fleet.Syncing `json:"syncing"`
 	OwnerEpoch int64          `json:"ownerEpoch"`
+	Number     int64          `json:"number"` // of a copy only
 }
 
 func stateOf(declared json.RawMessage) (s state) {
@@ -274,5 +286,5 @@ func gone(c *change, reason fleet.CopyEnd) api.WatchLine {
 	if c.key.Kind.Declared().OfSite {
 		named.Site = c.key.Scope
 	}
-	return api.WatchLine{Type: api.WatchGone, Region: string(c.key.Region), OwnerEpoch: c.epoch, Number: c.last.Cursor.Seq, Gone: named}
+	return api.WatchLine{Type: api.WatchGone, Region: string(c.key.Region), OwnerEpoch: c.epoch, Number: c.number, Gone: named}
 }

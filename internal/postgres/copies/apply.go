@@ -304,6 +304,7 @@ func (a *applying) end(ctx context.Context, changes []fleet.CopyChange) error {
 	}
 	if _, err := a.append(ctx, gone, func(c fleet.CopyChange) (string, *fleet.Object, *fleet.Object) {
 		was := a.copies[c.Key]
+		was.Version = c.Version // by which it went
 		return "deleted", &was, nil
 	}); err != nil {
 		return err
@@ -344,6 +345,11 @@ func (a *applying) append(
 	rows := make([]event, len(changes))
 	for i, c := range changes {
 		kind, before, after := of(c)
+		for _, o := range []*fleet.Object{before, after} {
+			if o != nil {
+				o.Region = c.Key.Region
+			}
+		}
 		o := after
 		if o == nil {
 			o = before
