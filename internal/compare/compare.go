@@ -27,7 +27,9 @@ type copyStore interface {
 
 // Peers are the other regions.
 type Peers interface {
-	// Post sends a question to a peer. It returns not_found for a region that is not a peer, or is disabled.
+	// Allowed and Post return not_found for a region that is not a peer, or is disabled.
+	Allowed(ctx context.Context, peer fleet.RegionName) error
+	// Post sends a question to a peer.
 	Post(ctx context.Context, peer fleet.RegionName, path string, question []byte) (io.ReadCloser, error)
 }
 
@@ -41,14 +43,18 @@ type Comparer struct {
 // killed is repeated.
 func (c *Comparer) Page(ctx context.Context, v fleet.SyncVisit) (fleet.SyncTurn, error) {
 	at, turn, err := c.Store.BeginSync(ctx, v)
-	if err != nil || turn.Done || turn.Waits != "" {
+	if err != nil || turn.Done {
 		return turn, err
 	}
 	p := &page{Comparer: c, at: at}
-	err = p.run(ctx)
+	if err = c.Peers.Allowed(ctx, v.Peer); err == nil && turn.Waits == "" {
+		err = p.run(ctx)
+	}
 	switch kind := fleet.KindOf(err); {
 	case kind == fleet.NotFound:
 		return fleet.SyncTurn{Left: true, Done: true}, c.Store.LeaveSync(ctx, v.Peer)
+	case err == nil && turn.Waits != "":
+		return turn, nil
 	case kind == fleet.Unavailable || kind == fleet.Communication:
 		turn.Waits = err.Error()
 		return turn, nil

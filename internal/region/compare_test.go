@@ -28,6 +28,8 @@ type questions struct {
 	sent   *int // bytes of questions and answers
 }
 
+func (questions) Allowed(context.Context, fleet.RegionName) error { return nil }
+
 func (a questions) Post(ctx context.Context, peer fleet.RegionName, path string, question []byte) (io.ReadCloser, error) {
 	a.mu.Lock()
 	cut := a.cut[[2]fleet.RegionName{a.self, peer}]
