@@ -171,7 +171,10 @@ func (o *Owner) named(ctx context.Context, peer fleet.RegionName, in named, out 
 	if err != nil {
 		return err
 	}
-	for _, c := range answers {
+	for i, c := range answers {
+		if in.Changed && c.Object != nil && c.Version == asked[i].Version {
+			continue
+		}
 		if err := out.write(toldOf(c, o.View)); err != nil {
 			return err
 		}

@@ -93,6 +93,8 @@ func (w wanted) Validate() error {
 // named asks what became of objects.
 type named struct {
 	Objects []askedOf `json:"objects"`
+	// Changed leaves out what is as the region that asks has it.
+	Changed bool `json:"changed,omitempty"`
 }
 
 // askedOf is an object by name, and the state that is known of it.

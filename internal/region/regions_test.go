@@ -37,6 +37,7 @@ type sharing struct {
 	store *store.Store
 	raw   *pgxpool.Pool
 	web   *httptest.Server
+	url   string // of the database
 }
 
 // mesh is regions whose links can be cut.
@@ -72,7 +73,7 @@ func newMesh(t *testing.T, names ...fleet.RegionName) *mesh {
 			}
 		}))
 		t.Cleanup(web.Close)
-		m.regions[name] = &sharing{name, s, raw, web}
+		m.regions[name] = &sharing{name, s, raw, web, url}
 	}
 	return m
 }
