@@ -243,7 +243,7 @@ func (p *page) askNamed(ctx context.Context, all []fleet.CopyAsked, changed bool
 	return nil
 }
 
-// apply writes what was told, and moves the comparison to a range.
+// apply writes what was answered, and moves the comparison to a range.
 func (p *page) apply(ctx context.Context, to int64) error {
 	if len(p.set) == 0 && to == p.at.At {
 		return nil
@@ -312,7 +312,7 @@ func (p *page) take(ctx context.Context, path string, question any, lines int) e
 	in.Buffer(make([]byte, 0, 64<<10), maxLine)
 	count := int64(0)
 	for in.Scan() {
-		var t told
+		var t reply
 		if err := json.Unmarshal(bytes.TrimSpace(in.Bytes()), &t); err != nil {
 			return p.broken(err)
 		}
@@ -333,7 +333,7 @@ func (p *page) take(ctx context.Context, path string, question any, lines int) e
 	return p.broken(io.ErrUnexpectedEOF)
 }
 
-func (p *page) line(ctx context.Context, t told, size int) error {
+func (p *page) line(ctx context.Context, t reply, size int) error {
 	change, err := t.change(p.at.Peer)
 	if err != nil {
 		return p.broken(err)
