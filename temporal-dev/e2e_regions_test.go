@@ -26,6 +26,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
 // mesh is several regions under one supervisor.
@@ -149,6 +150,14 @@ func TestE2ERegions(t *testing.T) {
 		require.NoError(t, err)
 		_, err = callControl(t.Context(), m.data, http.MethodPost, "/processes/ap%2Fplant-1-b/start")
 		require.NoError(t, err)
+	})
+	t.Run("tell each other of themselves", func(t *testing.T) { // M46
+		m.waits(t, "its builds are known", "us", "eu", func(s *api.RegionStatus) bool { return s != nil && len(s.Builds) == 1 && !s.Upgrading })
+		o, _, err := m.regions["us"].api.Object(t.Context(), fleet.RegionKey("eu"))
+		require.NoError(t, err)
+		var spec fleet.RegionSpec
+		require.NoError(t, json.Unmarshal(o.Spec, &spec))
+		require.Equal(t, fleet.RegionVersion{API: "v1", Data: postgres.SchemaVersion()}, spec.Version)
 	})
 	t.Run("share a project", m.shares)
 	t.Run("compare their copies", m.compares)

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/url"
 	"strconv"
+	"strings"
 )
 
 // KindRegion is a region as it declares itself.
@@ -30,7 +31,31 @@ type RegionVersion struct {
 	Data string `json:"data"`
 }
 
-const maxRegionText = 200
+// RegionAbout is what a region tells its peers of itself: what it declares, and how many of its servers run which build.
+type RegionAbout struct {
+	Spec   RegionSpec     `json:"spec"`
+	Builds map[string]int `json:"builds,omitempty"`
+}
+
+const (
+	maxRegionText   = 200
+	maxRegionBuilds = 100
+)
+
+// Validate bounds what a peer tells.
+func (a RegionAbout) Validate() error {
+	if len(a.Builds) > maxRegionBuilds {
+		return Errorf(Invalid, "%d builds given; the limit is %d", len(a.Builds), maxRegionBuilds).At("/builds")
+	}
+	texts := a.Spec.Version.API + a.Spec.Version.Data + a.Spec.Location + a.Spec.LocalNetworkID
+	for build := range a.Builds {
+		texts += build
+	}
+	if len(texts) > maxRegionText*maxRegionBuilds || strings.ContainsRune(texts, 0) {
+		return Errorf(Invalid, "the texts are too long, or have a NUL character")
+	}
+	return a.Spec.Validate()
+}
 
 // Validate limits the texts.
 func (s RegionSpec) Validate() error {

@@ -135,6 +135,13 @@ func (s *server) regions(ctx context.Context) ([]api.Object, error) {
 				view = shown(ctx, declared)
 			}
 		}
+		if m.Self {
+			if m.About, err = s.store.About(ctx); err != nil {
+				return nil, err
+			}
+		} else if view.Spec, err = json.Marshal(m.About.Spec); err != nil {
+			return nil, err
+		}
 		status := regionStatus(m)
 		if m.Self {
 			status.Recovering = recovering
@@ -175,7 +182,7 @@ func (s *server) followed(ctx context.Context) (map[fleet.RegionName]*api.Region
 func regionStatus(m peers.Member) api.RegionStatus {
 	return api.RegionStatus{
 		Self: m.Self, Address: m.Address, Disabled: m.Disabled, Reachable: m.Self || m.Reachable && !m.Disabled, LastSeen: m.SeenAt,
-		AdmittedBy: string(m.AdmittedBy), Problem: m.Problem,
+		AdmittedBy: string(m.AdmittedBy), Problem: m.Problem, Builds: m.About.Builds, Upgrading: len(m.About.Builds) > 1,
 	}
 }
 

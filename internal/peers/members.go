@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"io"
 	"math/rand/v2"
 	"net/http"
@@ -34,11 +35,14 @@ const (
 // membersAnswer is the answer of GET /peer/v1/members.
 type membersAnswer struct {
 	Members []fleet.MemberRecord `json:"members"`
+	// About is the region that answers.
+	About *fleet.RegionAbout `json:"about,omitempty"`
 }
 
 func (n *Network) serveMembers(w http.ResponseWriter, r *http.Request) {
 	all, err := n.opt.Store.Members(r.Context())
-	writeJSON(w, membersAnswer{Members: n.passedOn(all)}, err)
+	about, errAbout := n.opt.About(r.Context())
+	writeJSON(w, membersAnswer{n.passedOn(all), &about}, errors.Join(err, errAbout))
 }
 
 // passedOn are the records of all members. Where the region that admitted one is no member any more, this region
@@ -129,6 +133,14 @@ func (n *Network) ask(ctx context.Context, p Peer) error {
 	n.report("region:"+string(p.Name), decisions)
 	if err != nil {
 		return err
+	}
+	if answer.About != nil { // an older version tells nothing
+		if err := answer.About.Validate(); err != nil {
+			return err
+		}
+		if err := n.opt.Store.TellsOf(ctx, p.Name, *answer.About); err != nil {
+			return err
+		}
 	}
 	return n.outbid(ctx, answer.Members)
 }

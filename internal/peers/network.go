@@ -31,6 +31,7 @@ type membership interface {
 	// SawEra is a conflict when the database of a peer went back.
 	SawEra(ctx context.Context, name fleet.RegionName, is fleet.RegionEra) error
 	Era(ctx context.Context) (fleet.RegionEra, error)
+	TellsOf(ctx context.Context, name fleet.RegionName, about fleet.RegionAbout) error
 	SawPeer(ctx context.Context, name fleet.RegionName, problem string) error
 	Invite(ctx context.Context, in store.Invitation, life time.Duration) (store.Invitation, error)
 	// Admit and Joined may be repeated: an answer can be lost.
@@ -44,6 +45,8 @@ type Options struct {
 	// Address is where peers reach this region: https://HOST:PORT.
 	Address string
 	Store   membership
+	// About is what this region tells its peers of itself; nil tells nothing.
+	About func(ctx context.Context) (fleet.RegionAbout, error)
 	// Every is the mean time between two calls to a peer for its members.
 	Every time.Duration
 	// Metrics is where the network's metrics go; nil keeps them.
@@ -92,6 +95,9 @@ func Open(ctx context.Context, o Options) (*Network, error) {
 	}
 	if o.Metrics == nil {
 		o.Metrics = prometheus.NewRegistry()
+	}
+	if o.About == nil {
+		o.About = func(context.Context) (fleet.RegionAbout, error) { return fleet.RegionAbout{}, nil }
 	}
 	if o.Failpoint == nil {
 		o.Failpoint = func(string) {}

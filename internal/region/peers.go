@@ -42,7 +42,7 @@ func (s *server) openPeers(ctx context.Context) error {
 		return err
 	}
 	s.peers, err = peers.Open(ctx, peers.Options{
-		Identity: id, Address: address, Store: s.store, Every: s.cfg.Timing.Peers, Metrics: s.registry, Log: s.log, Refuse: s.refusals.Refuse,
+		Identity: id, Address: address, Store: s.store, About: s.store.About, Every: s.cfg.Timing.Peers, Metrics: s.registry, Log: s.log, Refuse: s.refusals.Refuse,
 		Dial: cfg.dial(), Failpoint: s.cfg.Failpoint,
 	})
 	return err

@@ -599,6 +599,7 @@ type Peer struct {
 	AddedAt          time.Time
 	SeenAt           *time.Time
 	Problem          string
+	About            json.RawMessage
 	DisabledAt       *time.Time
 	RemovedAt        *time.Time
 	Era              int64

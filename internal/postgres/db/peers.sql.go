@@ -7,6 +7,7 @@ package db
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 )
 
@@ -138,7 +139,7 @@ func (q *Queries) ListInvitations(ctx context.Context, arg ListInvitationsParams
 }
 
 const listMembers = `-- name: ListMembers :many
-SELECT p.name, p.self, p.public_key, p.number, p.admitted_by, p.admission, p.address, p.address_number, p.address_signature, p.added_at, p.seen_at, p.problem, p.disabled_at, p.removed_at, p.era, p.era_id, (p.problem = '' AND coalesce(p.seen_at > now() - interval '30 seconds', false))::boolean AS reachable
+SELECT p.name, p.self, p.public_key, p.number, p.admitted_by, p.admission, p.address, p.address_number, p.address_signature, p.added_at, p.seen_at, p.problem, p.about, p.disabled_at, p.removed_at, p.era, p.era_id, (p.problem = '' AND coalesce(p.seen_at > now() - interval '30 seconds', false))::boolean AS reachable
 FROM peers p ORDER BY name
 `
 
@@ -155,6 +156,7 @@ type ListMembersRow struct {
 	AddedAt          time.Time
 	SeenAt           *time.Time
 	Problem          string
+	About            json.RawMessage
 	DisabledAt       *time.Time
 	RemovedAt        *time.Time
 	Era              int64
@@ -184,6 +186,7 @@ func (q *Queries) ListMembers(ctx context.Context) ([]ListMembersRow, error) {
 			&i.AddedAt,
 			&i.SeenAt,
 			&i.Problem,
+			&i.About,
 			&i.DisabledAt,
 			&i.RemovedAt,
 			&i.Era,
@@ -283,6 +286,20 @@ type SawMemberParams struct {
 
 func (q *Queries) SawMember(ctx context.Context, arg SawMemberParams) error {
 	_, err := q.db.Exec(ctx, sawMember, arg.Problem, arg.Name)
+	return err
+}
+
+const tellsOfMember = `-- name: TellsOfMember :exec
+UPDATE peers SET about = $1 WHERE name = $2 AND about <> $1
+`
+
+type TellsOfMemberParams struct {
+	About json.RawMessage
+	Name  string
+}
+
+func (q *Queries) TellsOfMember(ctx context.Context, arg TellsOfMemberParams) error {
+	_, err := q.db.Exec(ctx, tellsOfMember, arg.About, arg.Name)
 	return err
 }
 

@@ -171,6 +171,7 @@ CREATE TABLE peers (
     added_at          timestamptz NOT NULL DEFAULT now(),
     seen_at           timestamptz,
     problem           text        NOT NULL DEFAULT '', -- why the last call failed
+    about             jsonb       NOT NULL DEFAULT '{}', -- what it tells of itself
     disabled_at       timestamptz,
     removed_at        timestamptz,
     -- Of its database: a lower one, or another id of the same, is a database that goes back.

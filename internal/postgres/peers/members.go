@@ -2,6 +2,7 @@ package peers
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/decide"
@@ -18,6 +19,8 @@ type Member struct {
 	// Reachable: the last call succeeded, a moment ago. Problem is why the last call failed.
 	Reachable bool
 	Problem   string
+	// About is what a peer told of itself last.
+	About fleet.RegionAbout
 }
 
 // Members lists all regions that were ever known, by name.
@@ -26,6 +29,9 @@ func (s *Store) Members(ctx context.Context) ([]Member, error) {
 	out := make([]Member, len(rows))
 	for i, r := range rows {
 		out[i] = Member{RegionMember: memberOf(r), AddedAt: r.AddedAt, SeenAt: r.SeenAt, Reachable: r.Reachable, Problem: r.Problem}
+		if err := json.Unmarshal(r.About, &out[i].About); err != nil {
+			return nil, postgres.Failed("read what a region tells of itself", err)
+		}
 	}
 	return out, postgres.Failed("list the regions", err)
 }
@@ -120,6 +126,15 @@ func take(ctx context.Context, q *db.Queries, all []decide.MemberDecision) error
 // SawPeer records the outcome of a call to a peer; problem is "" for success.
 func (s *Store) SawPeer(ctx context.Context, name fleet.RegionName, problem string) error {
 	return postgres.Failed("record a call to a region", s.Q.SawMember(ctx, db.SawMemberParams{Name: string(name), Problem: problem}))
+}
+
+// TellsOf keeps what a peer tells of itself.
+func (s *Store) TellsOf(ctx context.Context, name fleet.RegionName, about fleet.RegionAbout) error {
+	text, err := json.Marshal(about)
+	if err == nil {
+		err = s.Q.TellsOfMember(ctx, db.TellsOfMemberParams{Name: string(name), About: text})
+	}
+	return postgres.Failed("keep what a region tells of itself", err)
 }
 
 // SawEra takes the era of a peer's database. It is a conflict when that goes back: to a lower era, or to another one of the same

@@ -31,6 +31,9 @@ SELECT era, era_id FROM peers WHERE name = @name;
 -- name: RaiseEraOfMember :execrows
 UPDATE peers SET era = @era, era_id = @era_id WHERE name = @name AND era < @era;
 
+-- name: TellsOfMember :exec
+UPDATE peers SET about = @about WHERE name = @name AND about <> @about;
+
 -- name: SawMember :exec
 UPDATE peers SET problem = @problem, seen_at = CASE WHEN @problem::text = '' THEN now() ELSE seen_at END
 WHERE name = @name AND NOT self AND removed_at IS NULL;
