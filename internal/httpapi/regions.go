@@ -116,43 +116,47 @@ func (s *server) regions(ctx context.Context) ([]api.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	recovering, err := s.store.NotCompared(ctx)
-	if err != nil {
-		return nil, err
-	}
 	var out []api.Object
 	for _, m := range members {
 		if m.Removed {
 			continue
 		}
-		view := api.Object{Kind: string(fleet.KindRegion), Name: string(m.Name), CreatedAt: m.AddedAt, UpdatedAt: m.AddedAt, Spec: json.RawMessage("{}")}
-		if m.Self {
-			declared, err := s.store.GetObject(ctx, fleet.RegionKey(m.Name))
-			if err != nil && fleet.KindOf(err) != fleet.NotFound { // a server declares it when it starts
-				return nil, err
-			}
-			if err == nil {
-				view = shown(ctx, declared)
-			}
-		}
-		if m.Self {
-			if m.About, err = s.store.About(ctx); err != nil {
-				return nil, err
-			}
-		} else if view.Spec, err = json.Marshal(m.About.Spec); err != nil {
-			return nil, err
-		}
 		status := regionStatus(m)
-		if m.Self {
-			status.Recovering = recovering
-		}
 		status.Followed = followed[m.Name]
-		if view.Status, err = json.Marshal(status); err != nil {
+		view, err := s.regionView(ctx, m, &status)
+		if err != nil {
 			return nil, err
 		}
 		out = append(out, view)
 	}
 	return out, nil
+}
+
+// regionView shows a region: itself as it declared itself, a peer as it tells.
+func (s *server) regionView(ctx context.Context, m peers.Member, status *api.RegionStatus) (api.Object, error) {
+	view := api.Object{Kind: string(fleet.KindRegion), Name: string(m.Name), CreatedAt: m.AddedAt, UpdatedAt: m.AddedAt, Spec: json.RawMessage("{}")}
+	about := m.About
+	var err error
+	if m.Self {
+		if about, err = s.store.About(ctx); err != nil {
+			return view, err
+		}
+		if status.Recovering, err = s.store.NotCompared(ctx); err != nil {
+			return view, err
+		}
+		declared, err := s.store.GetObject(ctx, fleet.RegionKey(m.Name))
+		if err != nil && fleet.KindOf(err) != fleet.NotFound { // a server declares it when it starts
+			return view, err
+		}
+		if err == nil {
+			view = shown(ctx, declared)
+		}
+	} else if view.Spec, err = json.Marshal(about.Spec); err != nil {
+		return view, err
+	}
+	status.Builds, status.Upgrading = about.Builds, len(about.Builds) > 1
+	view.Status, err = json.Marshal(status)
+	return view, err
 }
 
 // followed is how far each peer is followed, and compared with.
@@ -182,7 +186,7 @@ func (s *server) followed(ctx context.Context) (map[fleet.RegionName]*api.Region
 func regionStatus(m peers.Member) api.RegionStatus {
 	return api.RegionStatus{
 		Self: m.Self, Address: m.Address, Disabled: m.Disabled, Reachable: m.Self || m.Reachable && !m.Disabled, LastSeen: m.SeenAt,
-		AdmittedBy: string(m.AdmittedBy), Problem: m.Problem, Builds: m.About.Builds, Upgrading: len(m.About.Builds) > 1,
+		AdmittedBy: string(m.AdmittedBy), Problem: m.Problem,
 	}
 }
 
