@@ -175,6 +175,7 @@ type eventStore interface {
 	FeedEnd(ctx context.Context) (postgres.Cursor, error)
 	watch.Source
 	copyStore
+	partOwner
 }
 
 // copyStore reads what other regions own.

@@ -40,11 +40,12 @@ func (s *server) shareWith() {
 			serve.WriteProblem(w, serve.ProblemFor(err))
 		}
 	}))
+	s.shareParts(s.peers)
 }
 
 func (s *server) follower() *watch.Follower {
 	return &watch.Follower{
-		Store: s.store, Peers: peerStreams{s.peers}, Log: s.log,
+		Store: s.store, Peers: peerStreams{s.peers}, Waiting: s.store, Parts: peerStreams{s.peers}, MaxBody: maxCopiedBody, Log: s.log,
 		Turn: followTurn, Beat: followBeat, Silence: followSilence, Retry: followRetry,
 	}
 }

@@ -75,6 +75,11 @@ func (a *applying) run(ctx context.Context) (done fleet.CopiesApplied, err error
 			done.Kept++
 		}
 	}
+	written, waiting, invalid, err := a.complete(ctx, written)
+	if err != nil {
+		return done, err
+	}
+	refused, done.Waiting = append(refused, invalid...), waiting
 	done.Written, done.Ended, done.Refused = len(written), len(ended), len(refused)
 	if err := a.write(ctx, written); err != nil {
 		return done, err
@@ -87,6 +92,9 @@ func (a *applying) run(ctx context.Context) (done fleet.CopiesApplied, err error
 		return done, err
 	}
 	if err := a.release(ctx, taken); err != nil {
+		return done, err
+	}
+	if err := a.stopWaiting(ctx, taken); err != nil {
 		return done, err
 	}
 	return done, a.refuse(ctx, refused)

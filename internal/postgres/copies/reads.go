@@ -15,6 +15,8 @@ type Stream struct {
 	Run                          string
 	Position                     string
 	Applied, Copies, Quarantined int64
+	// Waiting counts copies whose newest state waits for what it is composed of.
+	Waiting                      int64
 	// Seen is how long ago the run that follows the peer gave a sign, Current how long ago all that the peer had was
 	// applied, negative for never.
 	Seen, Current time.Duration
@@ -26,7 +28,7 @@ func (s *Store) Streams(ctx context.Context) ([]Stream, error) {
 	out := make([]Stream, len(rows))
 	for i, r := range rows {
 		out[i] = Stream{
-			Peer: fleet.RegionName(r.Peer), Run: r.Run, Position: r.Position, Applied: r.Applied, Copies: r.Copies, Quarantined: r.Quarantined,
+			Peer: fleet.RegionName(r.Peer), Run: r.Run, Position: r.Position, Applied: r.Applied, Copies: r.Copies, Quarantined: r.Quarantined, Waiting: r.Waiting,
 			Seen: seconds(r.SeenSeconds), Current: seconds(r.CurrentSeconds),
 		}
 	}

@@ -16,6 +16,7 @@ UPDATE region_streams SET seen_at = now() WHERE peer = @peer AND claim = @claim 
 
 -- name: Streams :many
 SELECT s.*, (SELECT count(*) FROM copies c WHERE c.owner = s.peer) AS copies, (SELECT count(*) FROM quarantine q WHERE q.peer = s.peer) AS quarantined,
+       (SELECT count(*) FROM copies_waiting w WHERE w.owner = s.peer) AS waiting,
        extract(epoch FROM now() - s.seen_at)::float8 AS seen_seconds, coalesce(extract(epoch FROM now() - s.current_at), -1)::float8 AS current_seconds
 FROM region_streams s ORDER BY s.peer;
 
