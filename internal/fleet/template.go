@@ -54,6 +54,22 @@ func (t TemplateSpec) Validate(self TemplateName) error {
 // Bodies lists the bodies that the spec refers to; the write protects them from collection.
 func (t TemplateSpec) Bodies() []Hash { return []Hash{t.Base.Hash} }
 
+// PinOf is the template generation that an instance or a fleet change is pinned to.
+func PinOf(o Object) TemplatePin {
+	var spec struct {
+		FleetChange
+		Change FleetChange `json:"change"`
+	}
+	if json.Unmarshal(o.Spec, &spec) != nil {
+		return TemplatePin{} // the next write replaces it
+	}
+	c := spec.Change
+	if o.Kind == KindInstance {
+		c = spec.FleetChange
+	}
+	return TemplatePin{Name: c.Template, Generation: c.TemplateGeneration}
+}
+
 // The name of a template is plain, or that of a copy: the region that created it, and its name there, for example eu/base.
 // What eu has of ap is eu/ap/base here.
 

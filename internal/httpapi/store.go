@@ -99,6 +99,8 @@ type objectStore interface {
 	ListObjects(ctx context.Context, kind fleet.ObjectKind, scope string, project fleet.ProjectName, after string, limit int32) ([]fleet.Object, error)
 	// Declare writes an object of a kind that starts no work, with the spec of its type.
 	Declare(ctx context.Context, w postgres.Write, spec any) (postgres.Written, error)
+	// Template finds what a name means, and its name in specs: illegal_state for a copy that is gone and takes no new pins.
+	Template(ctx context.Context, name fleet.TemplateName) (fleet.TemplateName, fleet.Object, error)
 	// TemplateSpec reads one generation, 0 for the current one, and returns its number.
 	TemplateSpec(ctx context.Context, name fleet.TemplateName, generation int64) (fleet.TemplateSpec, int64, error)
 	DeleteDeclared(ctx context.Context, w postgres.Write) (postgres.Written, error)

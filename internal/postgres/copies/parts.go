@@ -69,4 +69,6 @@ func (s *Store) FinishBody(ctx context.Context, h fleet.Hash) error {
 }
 
 // RestartBody forgets what is here of a body.
-func (s *Store) RestartBody(ctx context.Context, h fleet.Hash) error { return s.DropUpload(ctx, bodyID(h)) }
+func (s *Store) RestartBody(ctx context.Context, h fleet.Hash) error {
+	return s.DropUpload(ctx, bodyID(h))
+}

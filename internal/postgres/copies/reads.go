@@ -16,7 +16,7 @@ type Stream struct {
 	Position                     string
 	Applied, Copies, Quarantined int64
 	// Waiting counts copies whose newest state waits for what it is composed of.
-	Waiting                      int64
+	Waiting int64
 	// Seen is how long ago the run that follows the peer gave a sign, Current how long ago all that the peer had was
 	// applied, negative for never.
 	Seen, Current time.Duration
