@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
+	"github.com/holdfast-io/holdfast/internal/postgres/copies"
 	"github.com/holdfast-io/holdfast/internal/postgres/peers"
 )
 
@@ -110,14 +111,15 @@ func (s *server) regions(ctx context.Context) ([]api.Object, error) {
 	if err != nil {
 		return nil, err
 	}
+	var kept map[fleet.RegionName][]copies.KeptGeneration
+	if serve.CallOf(ctx).Project == "" { // of whichever project they were
+		if kept, err = s.store.KeptGenerations(ctx); err != nil {
+			return nil, err
+		}
+	}
 	followed := map[fleet.RegionName]*api.RegionFollowed{}
 	for _, st := range streams {
-		f := &api.RegionFollowed{Copies: st.Copies, Quarantined: st.Quarantined}
-		if st.Current >= 0 {
-			lag := st.Current.Seconds()
-			f.LagSeconds = &lag
-		}
-		followed[st.Peer] = f
+		followed[st.Peer] = followedView(st, kept[st.Peer])
 	}
 	var out []api.Object
 	for _, m := range members {
@@ -142,6 +144,18 @@ func (s *server) regions(ctx context.Context) ([]api.Object, error) {
 		out = append(out, view)
 	}
 	return out, nil
+}
+
+func followedView(st copies.Stream, kept []copies.KeptGeneration) *api.RegionFollowed {
+	f := &api.RegionFollowed{Copies: st.Copies, Quarantined: st.Quarantined, Waiting: st.Waiting}
+	if st.Current >= 0 {
+		lag := st.Current.Seconds()
+		f.LagSeconds = &lag
+	}
+	for _, k := range kept {
+		f.Kept = append(f.Kept, api.KeptGeneration{Template: string(k.Name), Generation: k.Generation, UsedBy: k.UsedBy})
+	}
+	return f
 }
 
 func regionStatus(m peers.Member) api.RegionStatus {

@@ -186,6 +186,7 @@ type copyStore interface {
 	GetCopy(ctx context.Context, k fleet.CopyKey) (fleet.Object, error)
 	ListCopies(ctx context.Context, of fleet.CopyKey, project fleet.ProjectName, after string, limit int32) ([]fleet.Object, error)
 	Streams(ctx context.Context) ([]copies.Stream, error)
+	KeptGenerations(ctx context.Context) (map[fleet.RegionName][]copies.KeptGeneration, error)
 	Quarantined(ctx context.Context, peer fleet.RegionName, after fleet.CopyKey, limit int32) ([]copies.SetAside, error)
 }
 

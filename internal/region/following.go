@@ -40,12 +40,13 @@ func (s *server) shareWith() {
 			serve.WriteProblem(w, serve.ProblemFor(err))
 		}
 	}))
-	s.shareParts(s.peers)
+	shareParts(s.handler, s.peers, func(r *http.Request) fleet.RegionName { return peers.CallerOf(r.Context()) })
 }
 
 func (s *server) follower() *watch.Follower {
+	streams := peerStreams{s.peers}
 	return &watch.Follower{
-		Store: s.store, Peers: peerStreams{s.peers}, Waiting: s.store, Parts: peerStreams{s.peers}, MaxBody: maxCopiedBody, Log: s.log,
+		Store: s.store, Peers: streams, Waiting: s.store, Parts: peerParts{streams.send}, MaxBody: maxCopiedBody, Log: s.log,
 		Turn: followTurn, Beat: followBeat, Silence: followSilence, Retry: followRetry,
 	}
 }

@@ -12,8 +12,8 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/compose"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
-	"github.com/holdfast-io/holdfast/internal/peers"
 )
 
 // partsPath is where peers get what the templates are composed of that they have.
@@ -31,12 +31,12 @@ type partsMux interface {
 }
 
 // shareParts serves the generations and bodies that the templates of peers are composed of.
-func (s *server) shareParts(mux partsMux) {
+func shareParts(h *httpapi.Handler, mux partsMux, caller func(*http.Request) fleet.RegionName) {
 	for path, send := range map[string]func(fleet.RegionName, http.ResponseWriter, *http.Request) error{
-		"{region}/{name}/generation": s.handler.GenerationAs, "{region}/{name}/bodies/{hash}": s.handler.BodyAs,
+		"{region}/{name}/generation": h.GenerationAs, "{region}/{name}/bodies/{hash}": h.BodyAs,
 	} {
 		mux.Handle("GET "+partsPath+path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if err := send(peers.CallerOf(r.Context()), w, r); err != nil {
+			if err := send(caller(r), w, r); err != nil {
 				serve.WriteProblem(w, serve.ProblemFor(err))
 			}
 		}))
@@ -47,8 +47,13 @@ func partPath(of fleet.CopyKey, part string) string {
 	return partsPath + url.PathEscape(string(of.Region)) + "/" + url.PathEscape(of.Name) + "/" + part
 }
 
+// peerParts gets what templates are composed of from peers.
+type peerParts struct {
+	send func(ctx context.Context, peer fleet.RegionName, path string, header http.Header) (*http.Response, error)
+}
+
 // Generation asks a peer for a generation that a template merges.
-func (p peerStreams) Generation(ctx context.Context, peer fleet.RegionName, of fleet.CopyKey, pin fleet.TemplatePin) (json.RawMessage, error) {
+func (p peerParts) Generation(ctx context.Context, peer fleet.RegionName, of fleet.CopyKey, pin fleet.TemplatePin) (json.RawMessage, error) {
 	query := url.Values{"template": {string(pin.Name)}, "generation": {strconv.FormatInt(pin.Generation, 10)}}
 	resp, err := p.get(ctx, peer, partPath(of, "generation")+"?"+query.Encode(), nil)
 	if err != nil {
@@ -66,7 +71,7 @@ func (p peerStreams) Generation(ctx context.Context, peer fleet.RegionName, of f
 }
 
 // Body asks a peer for a part of a body.
-func (p peerStreams) Body(ctx context.Context, peer fleet.RegionName, of fleet.CopyKey, h fleet.Hash, offset, length int64) (io.ReadCloser, error) {
+func (p peerParts) Body(ctx context.Context, peer fleet.RegionName, of fleet.CopyKey, h fleet.Hash, offset, length int64) (io.ReadCloser, error) {
 	resp, err := p.get(ctx, peer, partPath(of, "bodies/"+string(h)), http.Header{"Range": {fmt.Sprintf("bytes=%d-%d", offset, offset+length-1)}})
 	if err != nil {
 		return nil, err
@@ -79,19 +84,8 @@ func (p peerStreams) Body(ctx context.Context, peer fleet.RegionName, of fleet.C
 }
 
 // get calls a peer. It is not_found only if the peer says so.
-func (p peerStreams) get(ctx context.Context, peer fleet.RegionName, path string, header http.Header) (*http.Response, error) {
-	to, err := p.find(ctx, peer)
-	if err != nil {
-		return nil, fleet.Errorf(fleet.Unavailable, "find region %s: %s", peer, err)
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, to.URL(path), nil)
-	if err != nil {
-		return nil, fleet.Errorf(fleet.Internal, "ask region %s: %w", peer, err)
-	}
-	for name, values := range header {
-		req.Header[name] = values
-	}
-	resp, err := to.Client.Do(req)
+func (p peerParts) get(ctx context.Context, peer fleet.RegionName, path string, header http.Header) (*http.Response, error) {
+	resp, err := p.send(ctx, peer, path, header)
 	if err != nil {
 		return nil, fleet.Errorf(fleet.Unavailable, "reach region %s: %w", peer, err)
 	}
@@ -103,4 +97,20 @@ func (p peerStreams) get(ctx context.Context, peer fleet.RegionName, path string
 		return nil, fleet.Errorf(fleet.NotFound, "region %s does not have this", peer)
 	}
 	return nil, fleet.Errorf(fleet.Unavailable, "region %s answers %s", peer, resp.Status)
+}
+
+// send calls a peer.
+func (p peerStreams) send(ctx context.Context, peer fleet.RegionName, path string, header http.Header) (*http.Response, error) {
+	to, err := p.find(ctx, peer)
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, to.URL(path), nil)
+	if err != nil {
+		return nil, err
+	}
+	for name, values := range header {
+		req.Header[name] = values
+	}
+	return to.Client.Do(req)
 }

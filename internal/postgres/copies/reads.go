@@ -108,3 +108,27 @@ func (s *Store) Quarantined(ctx context.Context, peer fleet.RegionName, after fl
 	}
 	return out, postgres.Failed("read what was set aside", err)
 }
+
+// maxKept bounds how many generations are listed whose copies are gone.
+const maxKept = 100
+
+// KeptGeneration is a generation of a template whose copy is gone, and how many objects pin it.
+type KeptGeneration struct {
+	fleet.TemplatePin
+	UsedBy int64
+}
+
+// KeptGenerations lists generations that are in use of templates whose copies are gone, by name, at most 100.
+func (s *Store) KeptGenerations(ctx context.Context) (map[fleet.RegionName][]KeptGeneration, error) {
+	rows, err := s.Q.KeptGenerations(ctx, maxKept)
+	if err != nil {
+		return nil, postgres.Failed("read what is kept of templates", err)
+	}
+	out := map[fleet.RegionName][]KeptGeneration{}
+	for _, r := range rows {
+		pin := fleet.TemplatePin{Name: fleet.TemplateName(r.Name), Generation: r.Generation}
+		region, _, _ := pin.Name.Copy()
+		out[region] = append(out[region], KeptGeneration{pin, r.UsedBy})
+	}
+	return out, nil
+}
