@@ -30,6 +30,7 @@ type templateMesh struct {
 
 	mu     sync.Mutex
 	meddle func(req *http.Request, resp *http.Response) error
+	silent bool     // no request is sent
 	asked  []string // path and range of each request for a body
 	got    int64    // bytes of bodies
 }
@@ -61,6 +62,12 @@ func (m *templateMesh) sender(self fleet.RegionName) peerParts {
 		}
 		if header != nil {
 			req.Header = header.Clone()
+		}
+		m.mu.Lock()
+		silent := m.silent
+		m.mu.Unlock()
+		if silent {
+			return nil, io.ErrUnexpectedEOF
 		}
 		req.Header.Set("Peer", string(self))
 		resp, err := http.DefaultClient.Do(req)
@@ -103,6 +110,13 @@ func (m *templateMesh) meddling(f func(req *http.Request, resp *http.Response) e
 	m.meddle = f
 }
 
+// silence has no request for parts reach a region.
+func (m *templateMesh) silence(on bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.silent = on
+}
+
 // runs has regions follow all others until the test ends.
 func (m *templateMesh) runs(selves ...fleet.RegionName) {
 	m.t.Helper()
@@ -129,6 +143,25 @@ func (m *templateMesh) runs(selves ...fleet.RegionName) {
 		}
 	}
 	m.t.Cleanup(func() { cancel(); all.Wait() })
+}
+
+// hurry has what waits in a region tried again at once.
+func (m *templateMesh) hurry(region fleet.RegionName) {
+	m.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		tick := time.NewTicker(30 * time.Millisecond)
+		defer tick.Stop()
+		for ctx.Err() == nil {
+			_, _ = m.regions[region].raw.Exec(ctx, `UPDATE copies_waiting SET retry_at = now(), failures = 1 WHERE failures > 0 AND retry_at > now()`)
+			select {
+			case <-ctx.Done():
+			case <-tick.C:
+			}
+		}
+	})
+	m.t.Cleanup(func() { cancel(); wait.Wait() })
 }
 
 // template declares one whose base is a text of some length, and gives its base.
@@ -199,7 +232,7 @@ func (m *templateMesh) generation(region fleet.RegionName, name fleet.TemplateNa
 func TestTemplatesArrive(t *testing.T) {
 	t.Parallel()
 	m := newTemplateMesh(t, "eu", "us", "ap")
-	m.runs("us", "ap")
+	m.runs("us", "ap", "eu")
 	m.share("ap", "far", "ap", "eu")
 	m.share("eu", "shop", "eu", "us")
 	m.declare("eu", fleet.ProjectKey("inner"), "inner", nil, fleet.ProjectSpec{})
@@ -234,7 +267,6 @@ func TestTemplatesArrive(t *testing.T) {
 	require.NoError(t, err, "what was pinned stays")
 	require.Equal(t, spec, old)
 
-	m.runs("eu")
 	m.template("ap", "far", "far", 3000)
 	m.eventually("eu has far", func() bool { return m.generation("eu", "far") == 1 })
 	m.template("eu", "shop", "cell", 100, "ap/far", "base")
@@ -294,7 +326,9 @@ func TestForgedParts(t *testing.T) {
 	t.Parallel()
 	m := newTemplateMesh(t, "eu", "us")
 	m.runs("us")
+	m.hurry("us")
 	m.share("eu", "shop", "eu", "us")
+	m.declare("eu", fleet.ProjectKey("inner"), "inner", nil, fleet.ProjectSpec{})
 	body := func(change func(text []byte) []byte) func(*http.Request, *http.Response) error {
 		return func(req *http.Request, resp *http.Response) error {
 			if !strings.Contains(req.URL.Path, "/bodies/") {
@@ -337,11 +371,19 @@ func TestForgedParts(t *testing.T) {
 		{"a generation that is no JSON", answer(`{`)},
 		{"a generation without a base", answer(`{}`)},
 		{"a generation with a bad pin", answer(`{"base":{"hash":"` + strings.Repeat("a", 64) + `"},"compositions":[{"name":"../x","generation":1}]}`)},
-		{"a generation of itself", answer(`{"base":{"hash":"` + strings.Repeat("a", 64) + `","size":1},"compositions":[{"name":"base-7","generation":1}]}`)},
+		{"a generation of itself", func(req *http.Request, resp *http.Response) error {
+			if !strings.HasSuffix(req.URL.Path, "/generation") {
+				return nil
+			}
+			text, err := io.ReadAll(resp.Body)
+			itself := fmt.Sprintf(`{"compositions":[{"name":%q,"generation":1}],`, req.URL.Query().Get("template"))
+			resp.Body = io.NopCloser(strings.NewReader(itself + string(text[1:])))
+			return err
+		}},
 	} {
 		m.meddling(forged.by)
 		name, base := fmt.Sprintf("cell-%d", i), fmt.Sprintf("base-%d", i)
-		m.template("eu", "shop", base, 1000)
+		m.template("eu", "inner", base, 1000)
 		m.template("eu", "shop", name, 2<<20, fleet.TemplateName(base))
 		pool := fleet.ObjectKey{Kind: fleet.KindPool, Name: fmt.Sprintf("pool-%d", i)}
 		m.declare("eu", pool, "shop", nil, fleet.PoolSpec{MaxReplicas: i})
@@ -356,8 +398,6 @@ func TestForgedParts(t *testing.T) {
 		})
 		require.Zero(t, m.generation("us", fleet.CopiedTemplate("eu", name)), forged.name)
 		m.meddling(nil)
-		_, err := m.regions["us"].raw.Exec(t.Context(), `UPDATE copies_waiting SET retry_at = now()`)
-		require.NoError(t, err)
 		m.settle(forged.name)
 		require.Zero(t, m.waiting("us"), forged.name)
 	}
@@ -422,8 +462,9 @@ func TestPartsPermission(t *testing.T) {
 func TestWaitingEnds(t *testing.T) {
 	t.Parallel()
 	m := newTemplateMesh(t, "eu", "us")
-	m.meddling(func(*http.Request, *http.Response) error { return io.ErrUnexpectedEOF })
+	m.silence(true)
 	m.runs("us")
+	m.hurry("us")
 	m.share("eu", "shop", "eu", "us")
 	m.template("eu", "shop", "cell", 100)
 	m.eventually("it waits", func() bool { return m.waiting("us") == 1 })
@@ -443,15 +484,13 @@ func TestWaitingEnds(t *testing.T) {
 	m.eventually("it waits", func() bool { return m.waiting("us") == 1 })
 	m.setCut([2]fleet.RegionName{"us", "eu"}, true)
 	m.template("eu", "shop", "next", 200)
-	m.meddling(nil)
-	_, err := m.regions["us"].raw.Exec(t.Context(), `UPDATE copies_waiting SET retry_at = now()`)
-	require.NoError(t, err)
+	m.silence(false)
 	m.eventually("the owner has another", func() bool { return m.waiting("us") == 0 })
 	require.Zero(t, m.generation("us", "next"))
 	m.setCut([2]fleet.RegionName{"us", "eu"}, false)
 	m.settle("the newer one followed")
 
-	m.meddling(func(*http.Request, *http.Response) error { return io.ErrUnexpectedEOF })
+	m.silence(true)
 	m.template("eu", "shop", "last", 100)
 	m.eventually("it waits", func() bool { return m.waiting("us") == 1 })
 	m.share("eu", "shop", "eu")
@@ -472,8 +511,8 @@ func TestRemovedTemplates(t *testing.T) {
 	m.settle("shared")
 	us := m.regions["us"]
 	local := m.template("us", "default", "local", 100, "eu/cell")
-	_, err := us.raw.Exec(t.Context(), `INSERT INTO objects (kind, scope, name, project, labels, generation, spec, syncing, created_by)
-		VALUES ('fleet', '', 'f', 'default', '{}', 1, '{"change": {"template": "eu/cell", "templateGeneration": 1}}', '{}', 'test')`)
+	_, err := us.raw.Exec(t.Context(), `INSERT INTO objects (kind, scope, name, project, labels, generation, resource_version, spec, syncing, created_by)
+		VALUES ('fleet', '', 'f', 'default', '{}', 1, 1, '{"change": {"template": "eu/cell", "templateGeneration": 1}}', '{}', 'test')`)
 	require.NoError(t, err)
 	collect := func() {
 		for _, table := range []string{"bodies", "template_generations"} {

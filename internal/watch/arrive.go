@@ -86,7 +86,7 @@ func (f *following) completed(ctx context.Context, c fleet.CopyChange) error {
 		return nil
 	case kind == fleet.Stale:
 		return err
-	case kind == fleet.NotFound: // a newer state follows
+	case a.replaced: // a newer state follows
 		f.Log.Info("a copy that waits is replaced at its owner", "copy", c.Key, "err", err)
 		err = f.Waiting.DropCopy(ctx, c)
 	default:
@@ -104,6 +104,8 @@ type arrival struct {
 	*following
 	change fleet.CopyChange
 	left   int // generations
+	// replaced: the peer's template, as it is now, is not composed of what this state names.
+	replaced bool
 }
 
 func (a *arrival) run(ctx context.Context) error {
@@ -146,7 +148,7 @@ func (a *arrival) fill(ctx context.Context, name fleet.TemplateName, raw json.Ra
 		}
 		raw, err := a.Parts.Generation(ctx, a.claim.Peer, a.change.Key, fleet.TemplatePin{Name: a.there(pin.Name), Generation: pin.Generation})
 		if err != nil {
-			return err
+			return a.refused(err)
 		}
 		if err := a.fill(ctx, pin.Name, raw, depth+1); err != nil {
 			return err
@@ -156,6 +158,12 @@ func (a *arrival) fill(ctx context.Context, name fleet.TemplateName, raw json.Ra
 		}
 	}
 	return nil
+}
+
+// refused notes what the peer does not have any more.
+func (a *arrival) refused(err error) error {
+	a.replaced = fleet.KindOf(err) == fleet.NotFound
+	return err
 }
 
 // there is the peer's own name for a template.
@@ -198,7 +206,7 @@ func (a *arrival) part(ctx context.Context, c fleet.Content, offset int64) error
 	length := min(partBytes, c.Size-offset)
 	from, err := a.Parts.Body(ctx, a.claim.Peer, a.change.Key, c.Hash, offset, length)
 	if err != nil {
-		return err
+		return a.refused(err)
 	}
 	defer func() { _ = from.Close() }() // it was read
 	whole := &exactly{from: from, left: length}
