@@ -164,6 +164,6 @@ func TestPinsOfCopies(t *testing.T) {
 		none := r.call(own, http.MethodPut, path, `{"project":"own","template":"ap/nothing"}`)
 		require.Equal(t, http.StatusNotFound, none.status)
 		a = r.call(own, http.MethodPut, path, `{"project":"own","template":"eu/cell"}`)
-		require.Equal(t, http.StatusNotFound, a.status, "of a copy that is gone nobody knows whose it was")
+		require.Equal(t, http.StatusNotFound, a.status, "the project of a removed copy is unknown")
 	})
 }

@@ -83,7 +83,7 @@ func (p peerParts) Body(ctx context.Context, peer fleet.RegionName, of fleet.Cop
 	return resp.Body, nil
 }
 
-// get calls a peer. It is not_found only if the peer says so.
+// get calls a peer. It returns not_found only for the peer's own answer, not for a path that an older peer does not serve.
 func (p peerParts) get(ctx context.Context, peer fleet.RegionName, path string, header http.Header) (*http.Response, error) {
 	resp, err := p.send(ctx, peer, path, header)
 	if err != nil {

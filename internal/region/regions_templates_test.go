@@ -368,7 +368,7 @@ func TestForgedParts(t *testing.T) {
 			}
 			return io.ErrUnexpectedEOF
 		}},
-		{"a generation that is no JSON", answer(`{`)},
+		{"a generation of broken JSON", answer(`{`)},
 		{"a generation without a base", answer(`{}`)},
 		{"a generation with a bad pin", answer(`{"base":{"hash":"` + strings.Repeat("a", 64) + `"},"compositions":[{"name":"../x","generation":1}]}`)},
 		{"a generation of itself", func(req *http.Request, resp *http.Response) error {
@@ -403,7 +403,7 @@ func TestForgedParts(t *testing.T) {
 	}
 }
 
-// M27, M29, X28: a peer gets what its copies are composed of, and is told of nothing else whether it exists.
+// M27, M29, X28: a peer gets what its copies are composed of; anything else is not found, whether it exists or not.
 func TestPartsPermission(t *testing.T) {
 	t.Parallel()
 	m := newTemplateMesh(t, "eu", "us", "ap")
@@ -438,21 +438,21 @@ func TestPartsPermission(t *testing.T) {
 	nothing := body("us", "cell", fleet.Hash(strings.Repeat("0", 64)), 1)
 	require.Equal(t, fleet.NotFound, fleet.KindOf(nothing))
 	for what, err := range map[string]error{
-		"a template of others":                      body("us", "others", others.Hash, 100),
-		"a body of others":                          body("us", "cell", others.Hash, 100),
-		"a body that no template names":             body("us", "cell", private, 1),
-		"an older body of a part":                   body("us", "cell", old.Hash, 100),
-		"an older body":                             body("us", "cell", before.Hash, 100),
-		"an older generation":                       generation("us", "cell", "cell", 1),
-		"an older generation of a part":             generation("us", "cell", "base", 1),
-		"a template that is not shared":             generation("us", "base", "base", 2),
-		"a part of another's":                       generation("ap", "cell", "base", 2),
-		"as the region itself":                      generation("eu", "cell", "base", 2),
-		"as nobody":                                 generation("", "cell", "base", 2),
-		"a template that does not exist":            generation("us", "none", "base", 2),
-		"with a name that is no name":               generation("us", "a b", "base", 2),
-		"a generation that does not exist":          generation("us", "cell", "base", 7),
-		"a generation of a template that does not ": generation("us", "cell", "x", 1),
+		"a template of others":                body("us", "others", others.Hash, 100),
+		"a body of others":                    body("us", "cell", others.Hash, 100),
+		"a body that no template names":       body("us", "cell", private, 1),
+		"an older body of a part":             body("us", "cell", old.Hash, 100),
+		"an older body":                       body("us", "cell", before.Hash, 100),
+		"an older generation":                 generation("us", "cell", "cell", 1),
+		"an older generation of a part":       generation("us", "cell", "base", 1),
+		"a template that is not shared":       generation("us", "base", "base", 2),
+		"a part of another's":                 generation("ap", "cell", "base", 2),
+		"as the region itself":                generation("eu", "cell", "base", 2),
+		"without a name":                      generation("", "cell", "base", 2),
+		"a template that does not exist":      generation("us", "none", "base", 2),
+		"with an invalid name":                generation("us", "a b", "base", 2),
+		"a generation that does not exist":    generation("us", "cell", "base", 7),
+		"a generation of an unknown template": generation("us", "cell", "x", 1),
 	} {
 		require.Equal(t, nothing, err, what)
 	}

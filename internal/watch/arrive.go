@@ -47,7 +47,7 @@ const (
 	arriveRetry = time.Minute
 )
 
-// arrive completes what waits, until the turn is over. What is cut goes on where it was.
+// arrive completes what waits, until the turn is over. A body that was cut continues after its last whole chunk.
 func (f *following) arrive(ctx context.Context, end context.CancelCauseFunc) {
 	tick := time.NewTicker(f.Beat)
 	defer tick.Stop()
