@@ -107,19 +107,9 @@ func (s *server) regions(ctx context.Context) ([]api.Object, error) {
 	if len(members) == 0 { // without peers a region still has itself
 		members = []peers.Member{{RegionMember: fleet.RegionMember{Self: true, MemberRecord: fleet.MemberRecord{Name: s.region}}}}
 	}
-	streams, err := s.store.Streams(ctx)
+	followed, err := s.followed(ctx)
 	if err != nil {
 		return nil, err
-	}
-	var kept map[fleet.RegionName][]copies.KeptGeneration
-	if serve.CallOf(ctx).Project == "" { // of whichever project they were
-		if kept, err = s.store.KeptGenerations(ctx); err != nil {
-			return nil, err
-		}
-	}
-	followed := map[fleet.RegionName]*api.RegionFollowed{}
-	for _, st := range streams {
-		followed[st.Peer] = followedView(st, kept[st.Peer])
 	}
 	var out []api.Object
 	for _, m := range members {
@@ -142,6 +132,25 @@ func (s *server) regions(ctx context.Context) ([]api.Object, error) {
 			return nil, err
 		}
 		out = append(out, view)
+	}
+	return out, nil
+}
+
+// followed is what this region has of its peers.
+func (s *server) followed(ctx context.Context) (map[fleet.RegionName]*api.RegionFollowed, error) {
+	streams, err := s.store.Streams(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var kept map[fleet.RegionName][]copies.KeptGeneration
+	if serve.CallOf(ctx).Project == "" { // of whichever project they were
+		if kept, err = s.store.KeptGenerations(ctx); err != nil {
+			return nil, err
+		}
+	}
+	out := map[fleet.RegionName]*api.RegionFollowed{}
+	for _, st := range streams {
+		out[st.Peer] = followedView(st, kept[st.Peer])
 	}
 	return out, nil
 }

@@ -194,11 +194,11 @@ func (p *planner) pin(ctx context.Context, want, before fleet.TemplatePin, field
 type pinning struct{ want, before fleet.TemplatePin }
 
 // pinned is what an object is pinned to as it stands.
-func (o *planned) pinned() fleet.TemplatePin {
-	if o.now == nil {
+func (p *planned) pinned() fleet.TemplatePin {
+	if p.now == nil {
 		return fleet.TemplatePin{}
 	}
-	return fleet.PinOf(o.now.Object)
+	return fleet.PinOf(p.now.Object)
 }
 
 func (p *planner) usesTemplate(name string) bool {

@@ -75,11 +75,11 @@ func (a *applying) run(ctx context.Context) (done fleet.CopiesApplied, err error
 			done.Kept++
 		}
 	}
-	written, waiting, invalid, err := a.complete(ctx, written)
+	parts, err := a.complete(ctx, written)
 	if err != nil {
 		return done, err
 	}
-	refused, done.Waiting = append(refused, invalid...), waiting
+	written, refused, done.Waiting = parts.whole, append(refused, parts.invalid...), parts.waiting
 	done.Written, done.Ended, done.Refused = len(written), len(ended), len(refused)
 	if err := a.write(ctx, written); err != nil {
 		return done, err

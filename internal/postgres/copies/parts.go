@@ -52,7 +52,7 @@ func (s *Store) BodyReceived(ctx context.Context, h fleet.Hash) (int64, error) {
 }
 
 // AppendBody stores a part of a body; what a cut left of a chunk is sent again.
-func (s *Store) AppendBody(ctx context.Context, h fleet.Hash, offset int64, r io.Reader, last bool) error { //nolint:revive // last says what the bytes are, not what to do
+func (s *Store) AppendBody(ctx context.Context, h fleet.Hash, offset int64, r io.Reader, last bool) error {
 	_, err := s.AppendUpload(ctx, bodyID(h), offset, r, last)
 	return err
 }

@@ -52,34 +52,52 @@ func (s *Store) walk(ctx context.Context, peer fleet.RegionName, of fleet.CopyKe
 		return err
 	}
 	next := []fleet.TemplatePin{{Name: fleet.TemplateName(root.Name), Generation: root.Generation}}
-	seen := map[fleet.TemplatePin]bool{next[0]: true}
-	for len(next) > 0 && len(seen) <= maxGenerations {
-		p := db.GenerationsParams{}
-		for _, pin := range next {
-			p.Names, p.Generations = append(p.Names, string(pin.Name)), append(p.Generations, pin.Generation)
-		}
-		rows, err := s.Q.Generations(ctx, p)
+	for seen := map[fleet.TemplatePin]bool{}; len(next) > 0 && len(seen) <= maxGenerations; {
+		level, err := s.generations(ctx, next)
 		if err != nil {
-			return postgres.Failed("read template generations", err)
+			return err
 		}
 		next = nil
-		for _, r := range rows {
-			pin := fleet.TemplatePin{Name: fleet.TemplateName(r.Name), Generation: r.Generation}
-			var spec fleet.TemplateSpec
-			if err := json.Unmarshal(r.Spec, &spec); err != nil {
-				return postgres.Failed("read the template", err)
-			}
-			if want(pin, r.Spec, spec) {
+		for _, g := range level {
+			if want(g.pin, g.raw, g.spec) {
 				return nil
 			}
-			for _, sub := range pin.Name.Pins(spec) {
+			seen[g.pin] = true
+			for _, sub := range g.pin.Name.Pins(g.spec) {
 				if !seen[sub] {
-					seen[sub], next = true, append(next, sub)
+					next = append(next, sub)
 				}
 			}
 		}
 	}
 	return noPart()
+}
+
+// generation is one of a template, as it is stored and as it reads.
+type generation struct {
+	pin  fleet.TemplatePin
+	raw  json.RawMessage
+	spec fleet.TemplateSpec
+}
+
+// generations reads those that pins name, each once.
+func (s *Store) generations(ctx context.Context, pins []fleet.TemplatePin) ([]generation, error) {
+	p := db.GenerationsParams{}
+	for _, pin := range pins {
+		p.Names, p.Generations = append(p.Names, string(pin.Name)), append(p.Generations, pin.Generation)
+	}
+	rows, err := s.Q.Generations(ctx, p)
+	if err != nil {
+		return nil, postgres.Failed("read template generations", err)
+	}
+	out := make([]generation, len(rows))
+	for i, r := range rows {
+		out[i] = generation{pin: fleet.TemplatePin{Name: fleet.TemplateName(r.Name), Generation: r.Generation}, raw: r.Spec}
+		if err := json.Unmarshal(r.Spec, &out[i].spec); err != nil {
+			return nil, postgres.Failed("read the template", err)
+		}
+	}
+	return out, nil
 }
 
 // shared finds the template, if this region owns it and the peer has it.

@@ -12,34 +12,41 @@ import (
 
 // complete gives the changes of which all is here that they are composed of, and keeps the generations of the templates
 // among them. The others wait; they hold up neither these nor the stream.
-func (a *applying) complete(ctx context.Context, changes []fleet.CopyChange) (whole []fleet.CopyChange, waiting int, invalid []refusal, err error) {
-	whole = make([]fleet.CopyChange, 0, len(changes))
+func (a *applying) complete(ctx context.Context, changes []fleet.CopyChange) (completed, error) {
+	out := completed{whole: make([]fleet.CopyChange, 0, len(changes))}
 	for _, c := range changes {
 		if c.Key.Kind != fleet.KindTemplate {
-			whole = append(whole, c)
+			out.whole = append(out.whole, c)
 			continue
 		}
 		spec, err := fleet.ReadCopiedTemplate(nameOf(c.Key), c.Object.Spec)
 		if err != nil {
-			invalid = append(invalid, refusal{c, "malformed"})
+			out.invalid = append(out.invalid, refusal{c, "malformed"})
 			continue
 		}
 		missing, err := missingParts(ctx, a.q, nameOf(c.Key), spec)
 		if err != nil {
-			return nil, 0, nil, err
+			return out, err
 		}
 		if missing.None() {
-			whole = append(whole, c)
+			out.whole = append(out.whole, c)
 			err = a.keepGeneration(ctx, c)
 		} else {
-			waiting++
+			out.waiting++
 			err = a.wait(ctx, c)
 		}
 		if err != nil {
-			return nil, 0, nil, err
+			return out, err
 		}
 	}
-	return whole, waiting, invalid, nil
+	return out, nil
+}
+
+// completed are changes by what is here of what they are composed of.
+type completed struct {
+	whole   []fleet.CopyChange
+	waiting int
+	invalid []refusal
 }
 
 // nameOf is the name that specs of this region have for a copied template.
