@@ -70,6 +70,24 @@ func PinOf(o Object) TemplatePin {
 	return TemplatePin{Name: c.Template, Generation: c.TemplateGeneration}
 }
 
+// CompositionOf is the name under which a template merges another one now; empty if it does not.
+func CompositionOf(o Object, name TemplateName) TemplatePin {
+	var spec TemplateSpec
+	if json.Unmarshal(o.Spec, &spec) != nil {
+		return TemplatePin{} // the next write replaces it
+	}
+	found := TemplatePin{}
+	for _, p := range spec.Compositions {
+		switch {
+		case p.Name == name:
+			return TemplatePin{Name: name}
+		case p.Name.Is(name):
+			found.Name = p.Name
+		}
+	}
+	return found
+}
+
 // The name of a template is plain, or that of a copy: the region that created it, and its name there, for example eu/base.
 // What eu has of ap is eu/ap/base here.
 

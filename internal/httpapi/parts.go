@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -33,7 +34,7 @@ func (h *Handler) GenerationAs(peer fleet.RegionName, w http.ResponseWriter, r *
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(raw) // the peer has gone, or asks again
+	http.ServeContent(h.s.Rolling(w, func(int) {}), r, "", time.Time{}, bytes.NewReader(raw))
 	return nil
 }
 

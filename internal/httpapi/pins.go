@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
 )
 
-// pin finds the template that a field names, for a spec that is pinned to before now. Without a generation it is the one of
+// pin finds the template that a field names, for a spec that is pinned to before now (a name, if any generation will do). Without a generation it is the one of
 // now. A plain name keeps the template that it meant before, also when this region has one of that name since. If the copy of a
 // template is gone, its pins stay as they are.
 func (s *server) pin(ctx context.Context, want, before fleet.TemplatePin, field string) (fleet.TemplatePin, error) {
@@ -19,7 +19,7 @@ func (s *server) pin(ctx context.Context, want, before fleet.TemplatePin, field 
 	name, o, err := s.store.Template(ctx, want.Name)
 	missing := fleet.NoPlace(fleet.TemplateKey(string(want.Name)), field)
 	switch kind := fleet.KindOf(err); {
-	case kind == fleet.IllegalState && before.Name == want.Name && (want.Generation == 0 || want.Generation == before.Generation):
+	case kind == fleet.IllegalState && before.Name == want.Name && before.Generation > 0 && (want.Generation == 0 || want.Generation == before.Generation):
 		return before, nil
 	case kind == fleet.IllegalState && serve.CallOf(ctx).Project != "":
 		return want, missing // whose it was is not known
@@ -40,11 +40,17 @@ func (s *server) pin(ctx context.Context, want, before fleet.TemplatePin, field 
 
 // pinned is what an object is pinned to now.
 func (s *server) pinned(ctx context.Context, key fleet.ObjectKey) (fleet.TemplatePin, error) {
+	o, err := s.now(ctx, key)
+	return fleet.PinOf(o), err
+}
+
+// now is an object as it is, empty if there is none.
+func (s *server) now(ctx context.Context, key fleet.ObjectKey) (fleet.Object, error) {
 	o, err := s.store.GetObject(ctx, key)
 	if fleet.KindOf(err) == fleet.NotFound {
-		return fleet.TemplatePin{}, nil
+		return fleet.Object{ObjectKey: key}, nil
 	}
-	return fleet.PinOf(o), err
+	return o, err
 }
 
 // pinInstance fixes the template and its generation, if the instance has one.

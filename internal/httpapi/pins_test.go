@@ -127,6 +127,17 @@ func TestPinsOfCopies(t *testing.T) {
 			require.Equal(t, api.PlanUnchanged, o.Action, o.Name)
 		}
 	})
+	t.Run("in a template that is written again", func(t *testing.T) {
+		r.put("/api/v1/templates/cell", `{"base":{"local":true}}`)
+		body := `{"kind":"Template","name":"upon","spec":{"base":{"upon":2},"compositions":["cell"]}}`
+		require.Zero(t, r.apply(many("", body)).Failed)
+		r.put("/api/v1/templates/upon", `{"base":{"upon":3},"compositions":["cell"]}`)
+		require.Contains(t, string(r.get("/api/v1/templates/upon").body), `"eu/cell"`, "the plain name keeps what it meant")
+		r.put("/api/v1/templates/upon", `{"base":{"upon":3},"compositions":["test/cell"]}`)
+		require.NotContains(t, string(r.get("/api/v1/templates/upon").body), `"eu/cell"`, "until another one is named")
+		r.put("/api/v1/templates/upon", `{"base":{"upon":3},"compositions":["eu/cell"]}`)
+		require.Equal(t, http.StatusOK, r.call(r.admin, http.MethodDelete, "/api/v1/templates/cell", nil).status)
+	})
 	t.Run("by a fleet change", func(t *testing.T) {
 		made := r.changes(fleet.FleetChange{Template: "eu/cell", TemplateGeneration: 4}, r.target("press-7"), r.target("press-10"))
 		require.NoError(t, made[0].Refused)

@@ -72,8 +72,16 @@ func (s *server) compositions(ctx context.Context, self string, put api.Template
 	if err != nil {
 		return spec, err
 	}
+	if len(spec.Compositions) == 0 {
+		return spec, nil
+	}
+	now, err := s.now(ctx, fleet.TemplateKey(self))
+	if err != nil {
+		return spec, err
+	}
 	for i, r := range spec.References() {
-		pin, err := s.pin(ctx, fleet.TemplatePin{Name: spec.Compositions[i].Name}, fleet.TemplatePin{}, r.Field)
+		name := spec.Compositions[i].Name
+		pin, err := s.pin(ctx, fleet.TemplatePin{Name: name}, fleet.CompositionOf(now, name), r.Field)
 		if err != nil {
 			return spec, err
 		}

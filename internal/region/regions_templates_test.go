@@ -499,6 +499,34 @@ func TestWaitingEnds(t *testing.T) {
 	m.settle("nothing is shared")
 }
 
+// M31: what a state that waits is composed of is not collected.
+func TestWaitingKeepsBodies(t *testing.T) {
+	t.Parallel()
+	m := newTemplateMesh(t, "eu", "us")
+	m.runs("us")
+	m.share("eu", "shop", "eu", "us")
+	m.settle("the project")
+	m.meddling(func(req *http.Request, _ *http.Response) error {
+		if strings.HasSuffix(req.URL.Path, "/generation") {
+			return io.ErrUnexpectedEOF
+		}
+		return nil
+	})
+	m.declare("eu", fleet.ProjectKey("inner"), "inner", nil, fleet.ProjectSpec{})
+	m.template("eu", "inner", "base", 100)
+	cell := m.template("eu", "shop", "cell", 100, "base")
+	us := m.regions["us"]
+	m.eventually("its body arrives", func() bool {
+		_, err := us.store.OpenBody(t.Context(), cell.Hash)
+		return err == nil
+	})
+	_, err := us.raw.Exec(t.Context(), `UPDATE bodies SET used_at = now() - interval '2 days'`)
+	require.NoError(t, err)
+	_, _, err = us.store.CollectPage(t.Context(), fleet.CollectBodies, fleet.DefaultRetention())
+	require.NoError(t, err)
+	m.same(cell.Hash, "eu", "us")
+}
+
 // M29, M35: a template whose copy is removed stays for what pins it, and is not there for anything new; once nothing pins it, it
 // is collected with its bodies.
 func TestRemovedTemplates(t *testing.T) {

@@ -146,8 +146,12 @@ func (p *planner) decideSite(_ context.Context, o *planned) error {
 // decideTemplate pins the compositions as the write will: to the generations that they
 // have when it is their turn.
 func (p *planner) decideTemplate(ctx context.Context, o *planned) error {
-	for i, name := range o.compositions {
-		pin, err := p.pin(ctx, fleet.TemplatePin{Name: fleet.TemplateName(name)}, fleet.TemplatePin{}, "/spec/compositions/"+strconv.Itoa(i))
+	for i, c := range o.compositions {
+		name, before := fleet.TemplateName(c), fleet.TemplatePin{}
+		if o.now != nil {
+			before = fleet.CompositionOf(o.now.Object, name)
+		}
+		pin, err := p.pin(ctx, fleet.TemplatePin{Name: name}, before, "/spec/compositions/"+strconv.Itoa(i))
 		if err != nil {
 			return err
 		}
