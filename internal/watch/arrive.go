@@ -60,11 +60,12 @@ func (f *following) arrive(ctx context.Context, end context.CancelCauseFunc) {
 		for _, c := range due {
 			group.Go(func() error { return f.completed(ctx, c) })
 		}
-		if err := group.Wait(); fleet.KindOf(err) == fleet.Stale {
+		err = group.Wait()
+		if fleet.KindOf(err) == fleet.Stale {
 			end(err)
 			return
 		}
-		if len(due) == arriveAtOnce {
+		if err == nil && len(due) == arriveAtOnce {
 			continue
 		}
 		select {
@@ -76,8 +77,8 @@ func (f *following) arrive(ctx context.Context, end context.CancelCauseFunc) {
 	}
 }
 
-// completed fetches what a change is composed of, and applies it as if it came now. Its error is stale if another turn has
-// replaced this one.
+// completed fetches what a change is composed of, and applies it as if it came now. A change that cannot be completed is put
+// off, which is no error; the error is stale if another turn has replaced this one.
 func (f *following) completed(ctx context.Context, c fleet.CopyChange) error {
 	a := &arrival{following: f, change: c, left: maxGenerations}
 	err := a.run(ctx)
@@ -96,7 +97,7 @@ func (f *following) completed(ctx context.Context, c fleet.CopyChange) error {
 	if err != nil && ctx.Err() == nil {
 		f.Log.Warn("put off what waits", "copy", c.Key, "err", err)
 	}
-	return nil
+	return err
 }
 
 // arrival is one change that is completed.

@@ -3,6 +3,7 @@ package copies
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -140,7 +141,8 @@ func (s *Store) DueCopies(ctx context.Context, peer fleet.RegionName, limit int3
 func (s *Store) PutOffCopy(ctx context.Context, c fleet.CopyChange, problem string, most time.Duration) error {
 	return postgres.Failed("put off what waits", s.Q.PutOffWaiting(ctx, db.PutOffWaitingParams{
 		Region: string(c.Key.Region), Kind: string(c.Key.Kind), Scope: c.Key.Scope, Name: c.Key.Name,
-		OwnerEpoch: c.Version.OwnerEpoch, Number: c.Version.Number, Problem: problem, MostSeconds: most.Seconds(),
+		OwnerEpoch: c.Version.OwnerEpoch, Number: c.Version.Number, MostSeconds: most.Seconds(),
+		Problem: strings.ToValidUTF8(strings.ReplaceAll(problem, "\x00", ""), ""), // a peer may have sent it
 	}))
 }
 
