@@ -21,8 +21,8 @@ func (s *server) pin(ctx context.Context, want, before fleet.TemplatePin, field 
 	switch kind := fleet.KindOf(err); {
 	case kind == fleet.IllegalState && before.Name == want.Name && before.Generation > 0 && (want.Generation == 0 || want.Generation == before.Generation):
 		return before, nil
-	case kind == fleet.IllegalState && serve.CallOf(ctx).Project != "":
-		return want, missing // whose it was is not known
+	case (kind == fleet.IllegalState || kind == fleet.Conflict) && serve.CallOf(ctx).Project != "":
+		return want, missing // whose it was, or which of them the caller may use, is not known
 	case kind == fleet.NotFound, err == nil && !serve.CallOf(ctx).Uses(o.Project):
 		return want, missing
 	case err != nil:

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"encoding/json"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -174,6 +175,7 @@ func TestPinsOfCopies(t *testing.T) {
 		require.Equal(t, http.StatusNotFound, a.status)
 		none := r.call(own, http.MethodPut, path, `{"project":"own","template":"ap/nothing"}`)
 		require.Equal(t, http.StatusNotFound, none.status)
+		require.Equal(t, strings.ReplaceAll(string(none.body), "nothing", "X"), strings.ReplaceAll(string(a.body), "secret", "X"))
 		a = r.call(own, http.MethodPut, path, `{"project":"own","template":"eu/cell"}`)
 		require.Equal(t, http.StatusNotFound, a.status, "the project of a removed copy is unknown")
 	})

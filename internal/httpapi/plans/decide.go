@@ -177,6 +177,9 @@ func (p *planner) pin(ctx context.Context, want, before fleet.TemplatePin, field
 			return pin, nil
 		}
 		pin, err := p.s.Pin(ctx, want, before, field)
+		if fleet.KindOf(err) == fleet.NotFound {
+			err = notHere(key, field)
+		}
 		if err == nil {
 			p.pins[at] = pin
 		}
