@@ -80,7 +80,7 @@ type TemplatePut struct {
 	Service      string            `json:"service,omitempty" doc:"of the project; it never changes"`
 	Labels       map[string]string `json:"labels,omitempty"`
 	Base         json.RawMessage   `json:"base"`
-	Compositions []string          `json:"compositions,omitempty"`
+	Compositions []string          `json:"compositions,omitempty" doc:"of this region, or copies of those of another region: eu/base"`
 	Secrets      []string          `json:"secrets,omitempty" doc:"JSON pointers into the final config whose values viewers see redacted"`
 }
 
@@ -91,7 +91,7 @@ type InstancePut struct {
 	Service            string            `json:"service,omitempty" doc:"of the project; it never changes"`
 	Labels             map[string]string `json:"labels,omitempty"`
 	Config             json.RawMessage   `json:"config,omitempty"`
-	Template           string            `json:"template,omitempty"`
+	Template           string            `json:"template,omitempty" doc:"of this region, or the copy of one of another region: eu/press"`
 	TemplateGeneration int64             `json:"templateGeneration,omitempty"`
 	Overrides          json.RawMessage   `json:"overrides,omitempty"`
 	Artifact           Hash              `json:"artifact,omitempty"`

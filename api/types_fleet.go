@@ -26,7 +26,7 @@ type FleetPut struct {
 // FleetChange is what changes of each instance: the template generation that it pins (0 is
 // the one of now), a merge patch (RFC 7396) of its overrides or config, or both.
 type FleetChange struct {
-	Template           string          `json:"template,omitempty"`
+	Template           string          `json:"template,omitempty" doc:"of this region, or the copy of one of another region: eu/press"`
 	TemplateGeneration int64           `json:"templateGeneration,omitempty"`
 	Patch              json.RawMessage `json:"patch,omitempty" doc:"any JSON object"`
 }

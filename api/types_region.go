@@ -27,8 +27,18 @@ type RegionFollowed struct {
 	LagSeconds  *float64 `json:"lagSeconds,omitempty" doc:"how long ago this region had all that the peer shares; absent before the first time"`
 	Copies      int64    `json:"copies"`
 	Quarantined int64    `json:"quarantined" doc:"what the peer sent and this region did not take"`
+	Waiting     int64    `json:"waiting,omitempty" doc:"copies whose newest state waits for the template generations and bodies that it names"`
+	// Kept are generations of templates whose copies were removed. What pins them keeps them; nothing new can pin them.
+	Kept []KeptGeneration `json:"kept,omitempty" doc:"template generations in use whose copies were removed, at most 100"`
 	// Compared is the last comparison with the peer.
 	Compared *RegionCompared `json:"compared,omitempty"`
+}
+
+// KeptGeneration is a template generation that is in use, and whose copy was removed.
+type KeptGeneration struct {
+	Template   string `json:"template" doc:"with its region: eu/base"`
+	Generation int64  `json:"generation"`
+	UsedBy     int64  `json:"usedBy" doc:"how many instances, fleet changes and templates pin it"`
 }
 
 // RegionCompared is a comparison with a peer, and how far it is.

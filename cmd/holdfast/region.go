@@ -33,6 +33,9 @@ func regionCells(c *cli, o api.Object) []string {
 	lag, copies := "", ""
 	if f := status.Followed; f != nil {
 		copies = strconv.FormatInt(f.Copies, 10)
+		if f.Waiting > 0 {
+			copies += ", " + strconv.FormatInt(f.Waiting, 10) + " waiting"
+		}
 		if f.LagSeconds != nil {
 			lag = strconv.FormatFloat(*f.LagSeconds, 'f', 1, 64) + "s"
 		}

@@ -175,6 +175,7 @@ type CopiesApplied struct {
 	Ended   int `json:"ended"`
 	Kept    int `json:"kept,omitempty"`    // older than what was there
 	Refused int `json:"refused,omitempty"` // set aside, with a reason
+	Waiting int `json:"waiting,omitempty"` // for what they are composed of
 }
 
 // Followed is what one turn did that follows a peer.

@@ -128,7 +128,7 @@ func (s FleetSpec) Validate() error {
 			WithHint(`give "template" (with "templateGeneration"), "patch", or both`)
 	}
 	if s.Change.Template != "" {
-		if err := ValidateName("/change/template", string(s.Change.Template)); err != nil {
+		if err := s.Change.Template.Validate("/change/template"); err != nil {
 			return err
 		}
 	} else if s.Change.TemplateGeneration != 0 {

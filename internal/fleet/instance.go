@@ -34,7 +34,7 @@ func (s InstanceSpec) Validate() error {
 		return Errorf(Invalid, "unknown durability %.40q; use sync or async", s.Durability).At("/durability")
 	}
 	if s.Template != "" {
-		if err := ValidateName("/template", string(s.Template)); err != nil {
+		if err := s.Template.Validate("/template"); err != nil {
 			return err
 		}
 	}

@@ -63,6 +63,8 @@ const (
 	CollectEvents    CollectedKind = "events"
 	CollectUploads   CollectedKind = "uploads"
 	CollectBodies    CollectedKind = "bodies"
+	// CollectGenerations are generations of copied templates that nothing pins.
+	CollectGenerations CollectedKind = "generations"
 	// CollectChunks are chunks of incomplete uploads and large bodies, removed a few at a time.
 	CollectChunks CollectedKind = "chunks"
 	// CollectConnections are ended connections of the link, kept as long as events; CollectRefusals are kept as
@@ -84,6 +86,7 @@ const (
 func CollectedKinds() []CollectedKind {
 	return []CollectedKind{
 		CollectDeliveries, CollectRevisions, CollectBatches, CollectOperations, CollectFleetRuns, CollectReplicas, CollectDeployments,
-		CollectEvents, CollectUploads, CollectBodies, CollectChunks, CollectConnections, CollectRefusals, CollectMarkers, CollectLost,
+		CollectEvents, CollectUploads, CollectGenerations, CollectBodies, CollectChunks, CollectConnections, CollectRefusals,
+		CollectMarkers, CollectLost,
 	}
 }

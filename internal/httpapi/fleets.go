@@ -69,7 +69,7 @@ func (s *server) fleetFrom(ctx context.Context, in *putFleetInput, raw []byte) (
 		return p, err
 	}
 	p.Labels, p.Service, p.Reason = put.Labels, put.Service, put.Reason
-	if err := s.pinFleet(ctx, &p.Spec.Change); err != nil {
+	if err := s.pinFleet(ctx, key, &p.Spec.Change); err != nil {
 		return p, err
 	}
 	return p, s.fillPatch(ctx, &p, patch)
@@ -85,19 +85,6 @@ func readFleet(raw []byte, put *api.FleetPut) (patch []byte, err error) {
 		return nil, nil // refused with the spec
 	}
 	return patch, serve.Below("/change", serve.Envelope(change, map[string]*[]byte{"patch": &patch}, &put.Change))
-}
-
-// pinFleet fixes the generation of the template, so that all instances get the same.
-func (s *server) pinFleet(ctx context.Context, change *fleet.FleetChange) error {
-	if change.Template == "" {
-		return nil
-	}
-	if err := s.usableTemplate(ctx, change.Template, "/change/template"); err != nil {
-		return err
-	}
-	_, generation, err := s.store.TemplateSpec(ctx, change.Template, change.TemplateGeneration)
-	change.TemplateGeneration = generation
-	return serve.Below("/change", err)
 }
 
 func (s *server) fillPatch(ctx context.Context, p *fleets.FleetPut, patch []byte) error {

@@ -139,31 +139,39 @@ func (s *server) changeFrom(ctx context.Context, key fleet.ObjectKey, in *putIns
 
 // fillContent stores the bodies of a spec, and gives it and its revision their hashes.
 func (s *server) fillContent(ctx context.Context, c *deliveries.InstanceChange, doc declare.Documents) error {
-	switch {
-	case c.Spec.Config != nil:
+	if c.Spec.Config != nil {
 		content, err := s.canonical(ctx, c.Project, compose.Layer{Name: "/config", JSON: doc.Config})
 		c.Spec.Config, c.Content = &content, content
 		return err
-	case doc.Overrides != nil:
-		if err := s.usableTemplate(ctx, c.Spec.Template, "/template"); err != nil {
-			return err
-		}
+	}
+	if err := s.pinInstance(ctx, c); err != nil {
+		return err
+	}
+	if doc.Overrides != nil {
 		content, err := s.canonical(ctx, c.Project, compose.Layer{Name: "/overrides", JSON: doc.Overrides})
 		if err != nil {
 			return err
 		}
 		c.Spec.Overrides = &content
 	}
-	return s.resolve(ctx, c)
+	return s.contentOf(ctx, c)
 }
 
 // resolve gives a change the content that its spec stands for, from what is stored.
 func (s *server) resolve(ctx context.Context, c *deliveries.InstanceChange) error {
-	switch {
-	case c.Spec.Config != nil:
+	if c.Spec.Config != nil {
 		c.Content = *c.Spec.Config
 		return nil
-	case c.Spec.Artifact != nil:
+	}
+	if err := s.pinInstance(ctx, c); err != nil {
+		return err
+	}
+	return s.contentOf(ctx, c)
+}
+
+// contentOf gives a change the content of its artifact, or of its pinned template with its overrides.
+func (s *server) contentOf(ctx context.Context, c *deliveries.InstanceChange) error {
+	if c.Spec.Artifact != nil {
 		size, err := s.store.BodySize(ctx, c.Project, c.Spec.Artifact.Hash)
 		if err != nil {
 			return err
@@ -172,14 +180,10 @@ func (s *server) resolve(ctx context.Context, c *deliveries.InstanceChange) erro
 		c.Spec.Artifact = &c.Content
 		return nil
 	}
-	if err := s.usableTemplate(ctx, c.Spec.Template, "/template"); err != nil {
-		return err
-	}
-	layers, generation, err := s.templateChain(ctx, c.Spec.Template, c.Spec.TemplateGeneration)
+	layers, _, err := s.templateChain(ctx, c.Spec.Template, c.Spec.TemplateGeneration)
 	if err != nil {
 		return err
 	}
-	c.Spec.TemplateGeneration = generation
 	if o := c.Spec.Overrides; o != nil {
 		layers = append(layers, storedLayer{name: "/overrides", hash: o.Hash, size: o.Size})
 	}

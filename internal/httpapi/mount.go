@@ -96,7 +96,7 @@ func newServer(d Deps) (*server, error) {
 func (s *server) planDeps(d Deps) plans.Deps {
 	return plans.Deps{
 		Store: d.Store, Declared: s.declared, Kinds: plans.Kinds(), Definitions: s.definitions, Flatten: s.flatten, Limits: s.limits,
-		OperationLimit: s.limit, Canonical: s.canonical, FillContent: s.fillContent, KeepDeployment: s.keepDeployment,
+		OperationLimit: s.limit, Canonical: s.canonical, FillContent: s.fillContent, Pin: s.pin, KeepDeployment: s.keepDeployment,
 		Load: func(ctx context.Context, what string, hash fleet.Hash) ([]byte, error) {
 			return s.load(ctx, storedLayer{name: what, hash: hash})
 		},

@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
+	"github.com/holdfast-io/holdfast/internal/postgres/copies"
 	"github.com/holdfast-io/holdfast/internal/postgres/peers"
 )
 
@@ -159,20 +160,21 @@ func (s *server) regionView(ctx context.Context, m peers.Member, status *api.Reg
 	return view, err
 }
 
-// followed is how far each peer is followed, and compared with.
+// followed is what this region has of its peers.
 func (s *server) followed(ctx context.Context) (map[fleet.RegionName]*api.RegionFollowed, error) {
 	streams, err := s.store.Streams(ctx)
 	if err != nil {
 		return nil, err
 	}
+	var kept map[fleet.RegionName][]copies.KeptGeneration
+	if serve.CallOf(ctx).Project == "" { // of whichever project they were
+		if kept, err = s.store.KeptGenerations(ctx); err != nil {
+			return nil, err
+		}
+	}
 	out := map[fleet.RegionName]*api.RegionFollowed{}
 	for _, st := range streams {
-		f := &api.RegionFollowed{Copies: st.Copies, Quarantined: st.Quarantined}
-		if st.Current >= 0 {
-			lag := st.Current.Seconds()
-			f.LagSeconds = &lag
-		}
-		out[st.Peer] = f
+		out[st.Peer] = followedView(st, kept[st.Peer])
 	}
 	syncs, err := s.store.Syncs(ctx)
 	for _, c := range syncs {
@@ -181,6 +183,18 @@ func (s *server) followed(ctx context.Context) (map[fleet.RegionName]*api.Region
 		}
 	}
 	return out, err
+}
+
+func followedView(st copies.Stream, kept []copies.KeptGeneration) *api.RegionFollowed {
+	f := &api.RegionFollowed{Copies: st.Copies, Quarantined: st.Quarantined, Waiting: st.Waiting}
+	if st.Current >= 0 {
+		lag := st.Current.Seconds()
+		f.LagSeconds = &lag
+	}
+	for _, k := range kept {
+		f.Kept = append(f.Kept, api.KeptGeneration{Template: string(k.Name), Generation: k.Generation, UsedBy: k.UsedBy})
+	}
+	return f
 }
 
 func regionStatus(m peers.Member) api.RegionStatus {

@@ -99,6 +99,8 @@ type objectStore interface {
 	ListObjects(ctx context.Context, kind fleet.ObjectKind, scope string, project fleet.ProjectName, after string, limit int32) ([]fleet.Object, error)
 	// Declare writes an object of a kind that starts no work, with the spec of its type.
 	Declare(ctx context.Context, w postgres.Write, spec any) (postgres.Written, error)
+	// Template finds what a name means, and its name in specs: illegal_state for a copy that is gone and takes no new pins.
+	Template(ctx context.Context, name fleet.TemplateName) (fleet.TemplateName, fleet.Object, error)
 	// TemplateSpec reads one generation, 0 for the current one, and returns its number.
 	TemplateSpec(ctx context.Context, name fleet.TemplateName, generation int64) (fleet.TemplateSpec, int64, error)
 	DeleteDeclared(ctx context.Context, w postgres.Write) (postgres.Written, error)
@@ -175,6 +177,7 @@ type eventStore interface {
 	FeedEnd(ctx context.Context) (postgres.Cursor, error)
 	watch.Source
 	copyStore
+	partOwner
 }
 
 // copyStore reads what other regions own.
@@ -189,6 +192,7 @@ type copyStore interface {
 	ResumeWrites(ctx context.Context, name fleet.RegionName) error
 	Syncs(ctx context.Context) ([]copies.Sync, error)
 	LostWrites(ctx context.Context, after int64, limit int32) ([]copies.LostWrite, error)
+	KeptGenerations(ctx context.Context) (map[fleet.RegionName][]copies.KeptGeneration, error)
 	Quarantined(ctx context.Context, peer fleet.RegionName, after fleet.CopyKey, limit int32) ([]copies.SetAside, error)
 }
 

@@ -72,10 +72,20 @@ func (s *server) compositions(ctx context.Context, self string, put api.Template
 	if err != nil {
 		return spec, err
 	}
-	for _, r := range spec.References() {
-		if err := s.usable(ctx, r); err != nil {
+	if len(spec.Compositions) == 0 {
+		return spec, nil
+	}
+	now, err := s.now(ctx, fleet.TemplateKey(self))
+	if err != nil {
+		return spec, err
+	}
+	for i, r := range spec.References() {
+		name := spec.Compositions[i].Name
+		pin, err := s.pin(ctx, fleet.TemplatePin{Name: name}, fleet.CompositionOf(now, name), r.Field)
+		if err != nil {
 			return spec, err
 		}
+		spec.Compositions[i].Name = pin.Name
 	}
 	return spec, nil
 }
@@ -91,9 +101,4 @@ func (s *server) usable(ctx context.Context, r fleet.Reference) error {
 		return fleet.NoPlace(r.Key, r.Field)
 	}
 	return err
-}
-
-// usableTemplate is usable for a template that a spec names in a field.
-func (s *server) usableTemplate(ctx context.Context, name fleet.TemplateName, field string) error {
-	return s.usable(ctx, fleet.Reference{Key: fleet.TemplateKey(string(name)), Field: field})
 }

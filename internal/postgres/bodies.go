@@ -59,8 +59,9 @@ func knownBody(ctx context.Context, q *db.Queries, sum []byte) (bool, error) {
 	return err == nil, Failed("read a body", err)
 }
 
+// orAllow lets a project refer to a body by its hash. Of what came from a peer ("") no project may.
 func orAllow(ctx context.Context, q *db.Queries, err error, project fleet.ProjectName, sum []byte) error {
-	if err != nil {
+	if err != nil || project == "" {
 		return err
 	}
 	return Failed("let the project refer to a body", q.AllowBody(ctx, db.AllowBodyParams{Project: string(project), Hash: sum}))
@@ -158,6 +159,43 @@ func (s *Store) StartUpload(ctx context.Context, project fleet.ProjectName) (Upl
 		return q.InsertUpload(ctx, db.InsertUploadParams{ID: id, Project: string(project), BodyID: body, HashState: state})
 	})
 	return u, err
+}
+
+// StartOwnUpload is StartUpload for what the region itself fetches, under an id that it chooses. It may be repeated.
+func (s *Store) StartOwnUpload(ctx context.Context, id string) error {
+	_, err := s.Q.GetUpload(ctx, id)
+	if !NoRows(err) {
+		return Failed("read the upload", err)
+	}
+	state, err := marshalHash(sha256.New())
+	if err != nil {
+		return err
+	}
+	return s.Tx(ctx, "start an upload", func(q *db.Queries) error {
+		body, err := q.InsertBody(ctx)
+		if err != nil {
+			return err
+		}
+		n, err := q.InsertOwnUpload(ctx, db.InsertOwnUploadParams{ID: id, BodyID: body, HashState: state})
+		if err != nil || n > 0 {
+			return err
+		}
+		return q.DropBody(ctx, body) // another server was first
+	})
+}
+
+// DropUpload forgets an upload and its bytes.
+func (s *Store) DropUpload(ctx context.Context, id string) error {
+	return s.Tx(ctx, "drop an upload", func(q *db.Queries) error {
+		u, err := q.LockUpload(ctx, id)
+		if NoRows(err) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		return q.DropBody(ctx, u.BodyID)
+	})
 }
 
 // GetUpload says how far an upload is.

@@ -79,7 +79,7 @@ func (s *Store) Declare(ctx context.Context, w Write, spec any) (Written, error)
 
 func allDeclared(ctx context.Context, q *db.Queries, refers []fleet.Reference) error {
 	for _, r := range refers {
-		o, err := Find(ctx, q, r.Key)
+		o, err := FindReferred(ctx, q, r.Key)
 		if err != nil {
 			return err
 		}

@@ -46,11 +46,13 @@ func (s *server) share() {
 	}))
 	owner := &compare.Owner{Store: s.store, Caller: peers.CallerOf, View: httpapi.ViewOf, Now: time.Now}
 	owner.Mount(s.peers.Handle)
+	shareParts(s.handler, s.peers, func(r *http.Request) fleet.RegionName { return peers.CallerOf(r.Context()) })
 }
 
 func (s *server) follower() *watch.Follower {
+	streams := peerStreams{s.peers}
 	return &watch.Follower{
-		Store: s.store, Peers: peerStreams{s.peers}, Log: s.log,
+		Store: s.store, Peers: streams, Waiting: s.store, Parts: peerParts{streams.send}, MaxBody: maxCopiedBody, Log: s.log,
 		Turn: followTurn, Beat: followBeat, Silence: followSilence, Retry: followRetry,
 	}
 }

@@ -35,7 +35,12 @@ type Peers interface {
 type Follower struct {
 	Store copyStore
 	Peers Peers
-	Log   *slog.Logger
+	// Waiting and Parts complete copies that name more than themselves; without them, these wait.
+	Waiting partStore
+	Parts   Parts
+	// MaxBody is the largest body that a copy may name, in bytes.
+	MaxBody int64
+	Log     *slog.Logger
 	// Turn is how long one call follows a peer, Beat the time between its signs of life, Silence how long a stream may say
 	// nothing, Retry the longest pause between two attempts to reach a peer.
 	Turn, Beat, Silence, Retry time.Duration
@@ -54,13 +59,16 @@ func (r *Follower) Follow(ctx context.Context, peer fleet.RegionName, run string
 	if err != nil {
 		return fleet.Followed{}, err
 	}
-	f := &following{Follower: r, claim: claim, tell: beat}
+	f := &following{Follower: r, claim: claim, tell: beat, waits: make(chan struct{}, 1)}
 	turn, cancel := context.WithTimeout(ctx, r.Turn)
 	defer cancel()
 	turn, end := context.WithCancelCause(turn)
 	defer end(nil)
 	var alive sync.WaitGroup
 	alive.Go(func() { f.live(turn, end) })
+	if f.Parts != nil {
+		alive.Go(func() { f.arrive(turn, end) })
+	}
 	err = f.run(turn)
 	end(nil)
 	alive.Wait()
@@ -88,6 +96,7 @@ type following struct {
 	*Follower
 	claim fleet.StreamClaim
 	tell  func(fleet.Followed)
+	waits chan struct{} // a change was put aside that waits for its parts
 
 	mu   sync.Mutex
 	done fleet.Followed
@@ -296,11 +305,23 @@ func (s *received) apply(ctx context.Context, at *fleet.StreamPlace, current boo
 		return err
 	}
 	s.changes, s.bytes, s.took, s.reset = nil, 0, true, false
-	s.f.count(func(c *fleet.Followed) {
+	s.f.counted(applied)
+	if applied.Waiting > 0 {
+		select {
+		case s.f.waits <- struct{}{}:
+		default: // it is told already
+		}
+	}
+	return nil
+}
+
+// counted adds what became of changes.
+func (f *following) counted(applied fleet.CopiesApplied) {
+	f.count(func(c *fleet.Followed) {
 		c.Written += applied.Written
 		c.Ended += applied.Ended
 		c.Kept += applied.Kept
 		c.Refused += applied.Refused
+		c.Waiting += applied.Waiting
 	})
-	return nil
 }

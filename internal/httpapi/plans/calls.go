@@ -39,6 +39,8 @@ type Deps struct {
 	Canonical func(ctx context.Context, project fleet.ProjectName, doc compose.Layer) (fleet.Content, error)
 	// Load reads a stored body; what names it in an error.
 	Load func(ctx context.Context, what string, hash fleet.Hash) ([]byte, error)
+	// Pin finds the template that a field names, for a spec that is pinned to before now.
+	Pin func(ctx context.Context, want, before fleet.TemplatePin, field string) (fleet.TemplatePin, error)
 	// FillContent stores the bodies of an instance's spec, and gives it and its revision their hashes.
 	FillContent func(ctx context.Context, c *deliveries.InstanceChange, doc declare.Documents) error
 	// KeepDeployment stores the bodies of a declared deployment.

@@ -145,22 +145,67 @@ func (p *planner) decideSite(_ context.Context, o *planned) error {
 
 // decideTemplate pins the compositions as the write will: to the generations that they
 // have when it is their turn.
-func (p *planner) decideTemplate(_ context.Context, o *planned) error {
-	for i, name := range o.compositions {
-		at := "/spec/compositions/" + strconv.Itoa(i)
-		if _, err := p.refer(fleet.TemplateKey(name), at); err != nil {
+func (p *planner) decideTemplate(ctx context.Context, o *planned) error {
+	for i, c := range o.compositions {
+		name, before := fleet.TemplateName(c), fleet.TemplatePin{}
+		if o.now != nil {
+			before = fleet.CompositionOf(o.now.Object, name)
+		}
+		pin, err := p.pin(ctx, fleet.TemplatePin{Name: name}, before, "/spec/compositions/"+strconv.Itoa(i))
+		if err != nil {
 			return err
 		}
-		if !p.usesTemplate(name) {
-			return fleet.Errorf(fleet.NotFound, "template %s not found", name).At(at)
-		}
-		o.template.Compositions[i].Generation = p.generationOf(name)
+		o.template.Compositions[i] = pin
 	}
 	if err := o.settle(o.template); err != nil {
 		return err
 	}
 	o.next = decide.PlanGeneration(o.before, o.wanted(), p.last[o.key.Name])
 	return nil
+}
+
+// pin finds the template that a field names: of the request, of this region, or a copy. Without a generation it is the one that
+// the template has when it is the object's turn.
+func (p *planner) pin(ctx context.Context, want, before fleet.TemplatePin, field string) (fleet.TemplatePin, error) {
+	if before.Name.Is(want.Name) {
+		want.Name = before.Name
+	}
+	key := fleet.TemplateKey(string(want.Name))
+	if _, known := p.known[key]; !known && p.declared[key] == nil {
+		at := pinning{want, before}
+		if pin, read := p.pins[at]; read {
+			return pin, nil
+		}
+		pin, err := p.s.Pin(ctx, want, before, field)
+		if fleet.KindOf(err) == fleet.NotFound {
+			err = notHere(key, field)
+		}
+		if err == nil {
+			p.pins[at] = pin
+		}
+		return pin, err
+	}
+	if _, err := p.refer(key, field); err != nil {
+		return want, err
+	}
+	if !p.usesTemplate(key.Name) {
+		return want, fleet.Errorf(fleet.NotFound, "template %s not found", key.Name).At(field)
+	}
+	if want.Generation == 0 {
+		want.Generation = p.generationOf(key.Name)
+	}
+	return want, nil
+}
+
+// pinning is a question for a template that is not of the request.
+type pinning struct{ want, before fleet.TemplatePin }
+
+// pinned is what an object is pinned to as it stands.
+func (p *planned) pinned() fleet.TemplatePin {
+	if p.now == nil {
+		return fleet.TemplatePin{}
+	}
+	return fleet.PinOf(p.now.Object)
 }
 
 func (p *planner) usesTemplate(name string) bool {
@@ -208,7 +253,7 @@ func (p *planner) decideInstance(ctx context.Context, o *planned) error {
 	o.spec.Durability = declare.DurabilityOf(o.put.Durability, site)
 	switch {
 	case o.put.Template != "":
-		if err := p.pin(ctx, o); err != nil {
+		if err := p.pinInstance(ctx, o); err != nil {
 			return err
 		}
 	case o.put.Artifact != "":
@@ -225,19 +270,14 @@ func (p *planner) decideInstance(ctx context.Context, o *planned) error {
 	return o.settle(o.spec)
 }
 
-// pin fixes the generation of an instance's template.
-func (p *planner) pin(ctx context.Context, o *planned) error {
-	const field = "/spec/template"
-	if _, err := p.refer(fleet.TemplateKey(o.put.Template), field); err != nil {
+// pinInstance fixes the generation of an instance's template.
+func (p *planner) pinInstance(ctx context.Context, o *planned) error {
+	pin, err := p.pin(ctx, fleet.TemplatePin{Name: o.spec.Template, Generation: o.spec.TemplateGeneration}, o.pinned(), "/spec/template")
+	if err != nil {
 		return err
 	}
-	if !p.usesTemplate(o.put.Template) {
-		return fleet.Errorf(fleet.NotFound, "template %s not found", o.put.Template).At(field)
-	}
-	if o.spec.TemplateGeneration == 0 {
-		o.spec.TemplateGeneration = p.generationOf(o.put.Template)
-	}
-	_, _, err := p.templateSpec(ctx, fleet.TemplatePin{Name: o.spec.Template, Generation: o.spec.TemplateGeneration})
+	o.spec.Template, o.spec.TemplateGeneration = pin.Name, pin.Generation
+	_, _, err = p.templateSpec(ctx, pin)
 	return serve.Below("/spec", err)
 }
 

@@ -41,18 +41,11 @@ func (p *planned) templates() []string {
 func (p *planner) decideFleet(ctx context.Context, o *planned) error {
 	change := &o.fleet.spec.Change
 	if change.Template != "" {
-		const field = "/spec/change/template"
-		name := string(change.Template)
-		if _, err := p.refer(fleet.TemplateKey(name), field); err != nil {
+		pin, err := p.pin(ctx, fleet.TemplatePin{Name: change.Template, Generation: change.TemplateGeneration}, o.pinned(), "/spec/change/template")
+		if err != nil {
 			return err
 		}
-		if !p.usesTemplate(name) {
-			return fleet.Errorf(fleet.NotFound, "template %s not found", name).At(field)
-		}
-		if change.TemplateGeneration == 0 {
-			change.TemplateGeneration = p.generationOf(name)
-		}
-		pin := fleet.TemplatePin{Name: change.Template, Generation: change.TemplateGeneration}
+		change.Template, change.TemplateGeneration = pin.Name, pin.Generation
 		if _, _, err := p.templateSpec(ctx, pin); err != nil {
 			return serve.Below("/spec/change", err)
 		}

@@ -197,10 +197,15 @@ func (p *planner) refer(key fleet.ObjectKey, field string) (reference, error) {
 	}
 	now, found := p.known[key]
 	if !found || now.DeletingSince != nil || !p.caller.Uses(now.Project) {
-		return reference{}, fleet.Errorf(fleet.NotFound, "%s %s not found", key.Kind, key.Name).At(field).
-			WithHint("declare it first, or in the same request")
+		return reference{}, notHere(key, field)
 	}
 	return reference{project: now.Project}, nil
+}
+
+// notHere is the error for an object that is missing, and for one that the caller may not use.
+func notHere(key fleet.ObjectKey, field string) error {
+	return fleet.Errorf(fleet.NotFound, "%s %s not found", key.Kind, key.Name).At(field).
+		WithHint("declare it first, or in the same request")
 }
 
 // siteOf reads the nodes of a site.

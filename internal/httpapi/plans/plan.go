@@ -59,6 +59,7 @@ type planner struct {
 	taken      map[string]string // by the sites of the request
 	last       map[string]int64  // template generations
 	specs      map[fleet.TemplatePin]fleet.TemplateSpec
+	pins       map[pinning]fleet.TemplatePin
 	sizes      map[plans.BodyOf]int64
 	texts      texts
 	room       int // for differences
@@ -71,7 +72,7 @@ func (s *Calls) planFor(ctx context.Context, r *planRequest, key string) (*plann
 	p := &planner{
 		s: s, r: r, caller: serve.CallOf(ctx).Caller, key: key, room: planRoom,
 		declared: map[fleet.ObjectKey]*planned{}, sites: map[string]fleet.SiteSpec{}, taken: map[string]string{},
-		specs: map[fleet.TemplatePin]fleet.TemplateSpec{}, texts: newTexts(),
+		specs: map[fleet.TemplatePin]fleet.TemplateSpec{}, pins: map[pinning]fleet.TemplatePin{}, texts: newTexts(),
 	}
 	p.name()
 	for _, step := range []func(context.Context) error{p.hash, p.lookUp, p.decide, p.prune, p.detail} {

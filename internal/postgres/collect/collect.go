@@ -76,6 +76,8 @@ func (c *collection) take(ctx context.Context, kind fleet.CollectedKind) (err er
 		return c.deployments(ctx)
 	case fleet.CollectEvents:
 		return c.events(ctx)
+	case fleet.CollectGenerations:
+		return c.generations(ctx)
 	case fleet.CollectBodies:
 		return c.bodies(ctx)
 	case fleet.CollectChunks:

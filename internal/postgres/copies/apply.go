@@ -83,7 +83,7 @@ func (a *applying) run(ctx context.Context, changes []fleet.CopyChange) error {
 	}
 	a.done.Written, a.done.Ended, a.done.Refused = len(a.written), len(a.ended), len(a.refused)
 	for _, step := range []func(context.Context) error{
-		a.list, a.write, a.end, a.move, a.turnPolicies, a.release, a.refuse,
+		a.list, a.write, a.end, a.move, a.turnPolicies, a.release, a.stopWaiting, a.refuse,
 	} {
 		if err := step(ctx); err != nil {
 			return err
@@ -99,6 +99,11 @@ func (a *applying) sort(ctx context.Context, c fleet.CopyChange) error {
 	if step == decide.CopyEnd && a.compared != nil {
 		var err error
 		if step, rule, err = a.remove(ctx, c); err != nil {
+			return err
+		}
+	}
+	if step == decide.CopyWrite {
+		if whole, err := a.complete(ctx, c); err != nil || !whole {
 			return err
 		}
 	}

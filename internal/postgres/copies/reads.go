@@ -15,6 +15,8 @@ type Stream struct {
 	Run                          string
 	Position                     string
 	Applied, Copies, Quarantined int64
+	// Waiting counts copies whose newest state waits for what it is composed of.
+	Waiting int64
 	// Seen is how long ago the run that follows the peer gave a sign, Current how long ago all that the peer had was
 	// applied, negative for never.
 	Seen, Current time.Duration
@@ -26,7 +28,7 @@ func (s *Store) Streams(ctx context.Context) ([]Stream, error) {
 	out := make([]Stream, len(rows))
 	for i, r := range rows {
 		out[i] = Stream{
-			Peer: fleet.RegionName(r.Peer), Run: r.Run, Position: r.Position, Applied: r.Applied, Copies: r.Copies, Quarantined: r.Quarantined,
+			Peer: fleet.RegionName(r.Peer), Run: r.Run, Position: r.Position, Applied: r.Applied, Copies: r.Copies, Quarantined: r.Quarantined, Waiting: r.Waiting,
 			Seen: seconds(r.SeenSeconds), Current: seconds(r.CurrentSeconds),
 		}
 	}
@@ -106,4 +108,28 @@ func (s *Store) Quarantined(ctx context.Context, peer fleet.RegionName, after fl
 		}
 	}
 	return out, postgres.Failed("read what was set aside", err)
+}
+
+// maxKept bounds how many generations are listed whose copies are gone.
+const maxKept = 100
+
+// KeptGeneration is a generation of a template whose copy is gone, and how many objects pin it.
+type KeptGeneration struct {
+	fleet.TemplatePin
+	UsedBy int64
+}
+
+// KeptGenerations lists generations that are in use of templates whose copies are gone, by name, at most 100.
+func (s *Store) KeptGenerations(ctx context.Context) (map[fleet.RegionName][]KeptGeneration, error) {
+	rows, err := s.Q.KeptGenerations(ctx, maxKept)
+	if err != nil {
+		return nil, postgres.Failed("read what is kept of templates", err)
+	}
+	out := map[fleet.RegionName][]KeptGeneration{}
+	for _, r := range rows {
+		pin := fleet.TemplatePin{Name: fleet.TemplateName(r.Name), Generation: r.Generation}
+		region, _, _ := pin.Name.Copy()
+		out[region] = append(out[region], KeptGeneration{pin, r.UsedBy})
+	}
+	return out, nil
 }

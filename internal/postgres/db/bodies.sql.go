@@ -163,6 +163,25 @@ func (q *Queries) InsertChunk(ctx context.Context, arg InsertChunkParams) error 
 	return err
 }
 
+const insertOwnUpload = `-- name: InsertOwnUpload :execrows
+INSERT INTO uploads (id, project, body_id, hash_state) VALUES ($1, '', $2, $3) ON CONFLICT DO NOTHING
+`
+
+type InsertOwnUploadParams struct {
+	ID        string
+	BodyID    int64
+	HashState []byte
+}
+
+// An upload of which the region is the only reader: a body on its way from a peer.
+func (q *Queries) InsertOwnUpload(ctx context.Context, arg InsertOwnUploadParams) (int64, error) {
+	result, err := q.db.Exec(ctx, insertOwnUpload, arg.ID, arg.BodyID, arg.HashState)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const insertUpload = `-- name: InsertUpload :exec
 INSERT INTO uploads (id, project, body_id, hash_state) VALUES ($1, $2, $3, $4)
 `

@@ -12,7 +12,9 @@ import (
 const bodiesDeclared = `-- name: BodiesDeclared :many
 SELECT b.id FROM bodies b
 WHERE b.id = ANY($1::bigint[]) AND encode(b.hash, 'hex') IN (
-    SELECT h #>> '{}' FROM objects o CROSS JOIN LATERAL jsonb_path_query(o.spec, '$.**.hash'::jsonpath) AS h)
+    SELECT h #>> '{}' FROM objects o CROSS JOIN LATERAL jsonb_path_query(o.spec, '$.**.hash'::jsonpath) AS h
+    UNION ALL
+    SELECT h #>> '{}' FROM copies_waiting w CROSS JOIN LATERAL jsonb_path_query(w.change, '$.**.hash'::jsonpath) AS h)
 `
 
 // All specs are read for the bodies of a page that no revision refers to: an index of what is

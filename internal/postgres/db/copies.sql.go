@@ -271,7 +271,7 @@ func (q *Queries) FindCopies(ctx context.Context, arg FindCopiesParams) ([]Copy,
 }
 
 const forgetPeer = `-- name: ForgetPeer :exec
-WITH markers AS (DELETE FROM copy_markers WHERE owner = $1), aside AS (DELETE FROM quarantine q WHERE q.peer = $1),
+WITH markers AS (DELETE FROM copy_markers WHERE owner = $1), waits AS (DELETE FROM copies_waiting w WHERE w.owner = $1), aside AS (DELETE FROM quarantine q WHERE q.peer = $1),
     syncs AS (DELETE FROM region_syncs s WHERE s.peer = $1)
 UPDATE region_streams f SET claim = claim + 1, position = '', began = '', current_at = NULL WHERE f.peer = $1
 `
@@ -594,6 +594,7 @@ func (q *Queries) SeeStream(ctx context.Context, arg SeeStreamParams) (SeeStream
 
 const streams = `-- name: Streams :many
 SELECT s.peer, s.claim, s.run, s.position, s.began, s.applied, s.seen_at, s.current_at, (SELECT count(*) FROM copies c WHERE c.owner = s.peer) AS copies, (SELECT count(*) FROM quarantine q WHERE q.peer = s.peer) AS quarantined,
+       (SELECT count(*) FROM copies_waiting w WHERE w.owner = s.peer) AS waiting,
        extract(epoch FROM now() - s.seen_at)::float8 AS seen_seconds, coalesce(extract(epoch FROM now() - s.current_at), -1)::float8 AS current_seconds
 FROM region_streams s ORDER BY s.peer
 `
@@ -609,6 +610,7 @@ type StreamsRow struct {
 	CurrentAt      *time.Time
 	Copies         int64
 	Quarantined    int64
+	Waiting        int64
 	SeenSeconds    float64
 	CurrentSeconds float64
 }
@@ -633,6 +635,7 @@ func (q *Queries) Streams(ctx context.Context) ([]StreamsRow, error) {
 			&i.CurrentAt,
 			&i.Copies,
 			&i.Quarantined,
+			&i.Waiting,
 			&i.SeenSeconds,
 			&i.CurrentSeconds,
 		); err != nil {

@@ -97,6 +97,21 @@ type Connection struct {
 	Caller             *netip.Addr
 }
 
+type CopiesWaiting struct {
+	Region     string
+	Kind       string
+	Scope      string
+	Name       string
+	Owner      string
+	OwnerEpoch int64
+	Number     int64
+	Change     json.RawMessage
+	Since      time.Time
+	Failures   int32
+	Problem    string
+	RetryAt    time.Time
+}
+
 type Copy struct {
 	Region        string
 	Kind          string
@@ -922,6 +937,7 @@ type TemplateGeneration struct {
 	Name       string
 	Generation int64
 	Spec       json.RawMessage
+	UsedAt     time.Time
 }
 
 type UnderWay struct {

@@ -73,9 +73,9 @@ func onSite(ctx context.Context, q *db.Queries, w postgres.Write) error {
 // checkReferences looks at what the spec points to, inside the transaction that writes it.
 func (s *Store) checkReferences(ctx context.Context, q *db.Queries, c InstanceChange) error {
 	if c.Spec.Template != "" {
-		p := db.GetTemplateGenerationParams{Name: string(c.Spec.Template), Generation: c.Spec.TemplateGeneration}
-		if _, err := q.GetTemplateGeneration(ctx, p); err != nil {
-			return postgres.MissingTemplate(err, c.Spec.Template, "/template")
+		pin := fleet.TemplatePin{Name: c.Spec.Template, Generation: c.Spec.TemplateGeneration}
+		if err := postgres.HoldGeneration(ctx, q, pin, "/template"); err != nil {
+			return err
 		}
 	}
 	if c.Spec.Artifact != nil {

@@ -2,7 +2,6 @@ package deliveries
 
 import (
 	"context"
-	"encoding/json"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
@@ -12,11 +11,14 @@ import (
 // PinCompositions pins each composition of a template to the generation that it has now.
 func PinCompositions(ctx context.Context, q *db.Queries, _ postgres.Write, spec fleet.TemplateSpec) (fleet.TemplateSpec, error) {
 	for i, r := range spec.References() {
-		o, err := postgres.Find(ctx, q, r.Key)
+		o, err := postgres.FindReferred(ctx, q, r.Key)
 		if err != nil || o == nil {
 			return spec, postgres.OrNotFound(err, "template", r.Key.Name, "")
 		}
 		spec.Compositions[i].Generation = o.Generation
+		if err := postgres.HoldGeneration(ctx, q, spec.Compositions[i], r.Field); err != nil {
+			return spec, err
+		}
 	}
 	return spec, postgres.Hold(ctx, q, spec.Bodies()...)
 }
@@ -29,22 +31,20 @@ func TemplateWritten(ctx context.Context, q *db.Queries, w postgres.Write, _ fle
 }
 
 // TemplateSpec reads one generation of a template; 0 is the current one, whose number is
-// given back.
+// given back. Its pins are by their names here.
 func (s *Store) TemplateSpec(ctx context.Context, name fleet.TemplateName, generation int64) (fleet.TemplateSpec, int64, error) {
-	var spec fleet.TemplateSpec
 	if generation == 0 {
-		o, err := postgres.Find(ctx, s.Q, fleet.ObjectKey{Kind: fleet.KindTemplate, Name: string(name)})
+		o, err := postgres.FindReferred(ctx, s.Q, fleet.TemplateKey(string(name)))
 		if err != nil || o == nil {
-			return spec, 0, postgres.OrNotFound(err, "template", string(name), "holdfast get templates")
+			return fleet.TemplateSpec{}, 0, postgres.OrNotFound(err, "template", string(name), "holdfast get templates")
 		}
 		generation = o.Generation
 	}
-	p := db.GetTemplateGenerationParams{Name: string(name), Generation: generation}
-	raw, err := s.Q.GetTemplateGeneration(ctx, p)
+	spec, err := postgres.TemplateGeneration(ctx, s.Q, fleet.TemplatePin{Name: name, Generation: generation})
 	if err != nil {
-		return spec, 0, postgres.MissingTemplate(err, name, "/templateGeneration")
+		return fleet.TemplateSpec{}, 0, err
 	}
-	return spec, generation, postgres.Failed("read the template", json.Unmarshal(raw, &spec))
+	return spec, generation, nil
 }
 
 // UnusedTemplate refuses to delete a template that instances use.

@@ -41,7 +41,7 @@ func pinned(ctx context.Context, q *db.Queries, spec fleet.FleetSpec) (fleet.Fle
 		return spec, nil
 	}
 	if c.TemplateGeneration == 0 {
-		o, err := postgres.Find(ctx, q, fleet.ObjectKey{Kind: fleet.KindTemplate, Name: string(c.Template)})
+		o, err := postgres.FindReferred(ctx, q, fleet.TemplateKey(string(c.Template)))
 		if err != nil {
 			return spec, err
 		}
@@ -50,13 +50,9 @@ func pinned(ctx context.Context, q *db.Queries, spec fleet.FleetSpec) (fleet.Fle
 				WithHint("holdfast get templates")
 		}
 		c.TemplateGeneration = o.Generation
-		return spec, nil
 	}
-	p := db.GetTemplateGenerationParams{Name: string(c.Template), Generation: c.TemplateGeneration}
-	if _, err := q.GetTemplateGeneration(ctx, p); err != nil {
-		return spec, postgres.MissingTemplate(err, c.Template, "/change/templateGeneration")
-	}
-	return spec, nil
+	pin := fleet.TemplatePin{Name: c.Template, Generation: c.TemplateGeneration}
+	return spec, postgres.HoldGeneration(ctx, q, pin, "/change/templateGeneration")
 }
 
 // fleetWork is a change of a fleet change's runs, in one transaction that holds its lock.

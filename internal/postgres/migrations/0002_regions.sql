@@ -88,6 +88,29 @@ CREATE TABLE quarantine (
     PRIMARY KEY (peer, kind, scope, name, region)
 );
 
+-- A newer state of a copy that waits for the template generations and bodies that it names. At most one for an object.
+CREATE TABLE copies_waiting (
+    region      text        NOT NULL,
+    kind        text        NOT NULL,
+    scope       text        NOT NULL,
+    name        text        NOT NULL,
+    owner       text        NOT NULL,
+    owner_epoch bigint      NOT NULL,
+    number      bigint      NOT NULL,
+    change      jsonb       NOT NULL,
+    since       timestamptz NOT NULL DEFAULT now(),
+    failures    integer     NOT NULL DEFAULT 0,
+    problem     text        NOT NULL DEFAULT '', -- of the last attempt
+    retry_at    timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (kind, scope, name, region)
+);
+CREATE INDEX copies_waiting_due ON copies_waiting (owner, retry_at);
+
+-- A generation of a copied template is named with the region before it: eu/base. What eu has from ap is eu/ap/base here, so
+-- that nothing that a region says changes what another one says. used_at: see bodies.
+ALTER TABLE template_generations ADD COLUMN used_at timestamptz NOT NULL DEFAULT now();
+CREATE INDEX template_generations_copied ON template_generations (used_at) WHERE name LIKE '%/%';
+
 -- How far this region's copies of each peer's objects are compared with the peer. A request during a comparison causes
 -- one more (wanted is above pass).
 CREATE TABLE region_syncs (

@@ -191,6 +191,9 @@ func (s *Store) RemovePeer(ctx context.Context, name fleet.RegionName) error {
 			return fleet.Errorf(fleet.Conflict, "%d copies of objects of region %s are kept", copies, name).At("name").
 				WithHint("take this region out of the policies that share them, in the region that controls each; or drop them, once it is disabled: holdfast region drop-copies " + string(name))
 		}
+		if err := q.DropWaitingOf(ctx, string(name)); err != nil {
+			return err
+		}
 		n, err := q.RemoveMember(ctx, string(name))
 		if err == nil && n == 0 {
 			return s.noPeer(name)

@@ -54,3 +54,7 @@ UPDATE uploads SET received = @received, hash_state = @hash_state, updated_at = 
 
 -- name: DropUpload :exec
 DELETE FROM uploads WHERE id = @id;
+
+-- An upload of which the region is the only reader: a body on its way from a peer.
+-- name: InsertOwnUpload :execrows
+INSERT INTO uploads (id, project, body_id, hash_state) VALUES (@id, '', @body_id, @hash_state) ON CONFLICT DO NOTHING;

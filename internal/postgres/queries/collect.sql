@@ -25,7 +25,9 @@ SELECT b.id FROM bodies b WHERE b.id = ANY(@ids::bigint[]) AND (
 -- name: BodiesDeclared :many
 SELECT b.id FROM bodies b
 WHERE b.id = ANY(@ids::bigint[]) AND encode(b.hash, 'hex') IN (
-    SELECT h #>> '{}' FROM objects o CROSS JOIN LATERAL jsonb_path_query(o.spec, '$.**.hash'::jsonpath) AS h);
+    SELECT h #>> '{}' FROM objects o CROSS JOIN LATERAL jsonb_path_query(o.spec, '$.**.hash'::jsonpath) AS h
+    UNION ALL
+    SELECT h #>> '{}' FROM copies_waiting w CROSS JOIN LATERAL jsonb_path_query(w.change, '$.**.hash'::jsonpath) AS h);
 
 -- name: BodiesUsed :exec
 UPDATE bodies SET used_at = now() WHERE id = ANY(@ids::bigint[]);

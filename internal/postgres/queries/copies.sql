@@ -16,6 +16,7 @@ UPDATE region_streams SET seen_at = now() WHERE peer = @peer AND claim = @claim 
 
 -- name: Streams :many
 SELECT s.*, (SELECT count(*) FROM copies c WHERE c.owner = s.peer) AS copies, (SELECT count(*) FROM quarantine q WHERE q.peer = s.peer) AS quarantined,
+       (SELECT count(*) FROM copies_waiting w WHERE w.owner = s.peer) AS waiting,
        extract(epoch FROM now() - s.seen_at)::float8 AS seen_seconds, coalesce(extract(epoch FROM now() - s.current_at), -1)::float8 AS current_seconds
 FROM region_streams s ORDER BY s.peer;
 
@@ -102,6 +103,6 @@ WHERE q.peer = @peer AND q.kind = k.kind AND q.scope = k.scope AND q.name = k.na
 SELECT (disabled_at IS NULL AND removed_at IS NULL)::boolean FROM peers WHERE name = @name AND NOT self;
 
 -- name: ForgetPeer :exec
-WITH markers AS (DELETE FROM copy_markers WHERE owner = @peer), aside AS (DELETE FROM quarantine q WHERE q.peer = @peer),
+WITH markers AS (DELETE FROM copy_markers WHERE owner = @peer), waits AS (DELETE FROM copies_waiting w WHERE w.owner = @peer), aside AS (DELETE FROM quarantine q WHERE q.peer = @peer),
     syncs AS (DELETE FROM region_syncs s WHERE s.peer = @peer)
 UPDATE region_streams f SET claim = claim + 1, position = '', began = '', current_at = NULL WHERE f.peer = @peer;
