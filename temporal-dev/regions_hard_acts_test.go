@@ -21,7 +21,7 @@ type hardAct struct {
 	do   func(h *hard, at, other *hardRegion) (undo func())
 }
 
-// hardActs are drawn alike often.
+// hardActs all happen before one of them happens again.
 var hardActs = []hardAct{
 	{"link cut", func(h *hard, at, other *hardRegion) func() { return h.wire.cut(both(at.name, other.name)...) }},
 	{"link cut one way", func(h *hard, at, other *hardRegion) func() { return h.wire.cut(way{at.name, other.name}) }},
@@ -38,9 +38,9 @@ var hardActs = []hardAct{
 // hardLongest is how long a fault lasts at most: longer than a stream's silence, and than the time without a run.
 const hardLongest = 25 * time.Second
 
-// fault does one of them to a random region, waits, and undoes it.
-func (h *hard) fault(ctx context.Context, draw *mathrand.Rand) {
-	act, i := hardActs[draw.IntN(len(hardActs))], draw.IntN(len(h.names))
+// fault does one to a random region, waits, and undoes it.
+func (h *hard) fault(ctx context.Context, draw *mathrand.Rand, act hardAct) {
+	i := draw.IntN(len(h.names))
 	other := (i + 1 + draw.IntN(len(h.names)-1)) % len(h.names)
 	at, peer := h.regions[h.names[i]], h.regions[h.names[other]]
 	lasts := time.Duration(draw.Int64N(int64(hardLongest)))

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -205,10 +206,13 @@ func (h *hard) play() {
 		all.Go(func() { w.run(ctx) })
 	}
 	for i := range hardFaults {
-		draw := mathrand.New(mathrand.NewPCG(h.seed, uint64(1+i)))
+		draw, acts := mathrand.New(mathrand.NewPCG(h.seed, uint64(1+i))), slices.Clone(hardActs)
 		all.Go(func() {
-			for ctx.Err() == nil {
-				h.fault(ctx, draw)
+			for next := 0; ctx.Err() == nil; next++ {
+				if next%len(hardActs) == 0 {
+					draw.Shuffle(len(acts), func(i, k int) { acts[i], acts[k] = acts[k], acts[i] })
+				}
+				h.fault(ctx, draw, acts[next%len(hardActs)])
 				_ = pause.For(ctx, time.Duration(draw.IntN(4000))*time.Millisecond) // it ends with the context
 			}
 		})
