@@ -46,3 +46,22 @@ func (c *Client) turnRegion(ctx context.Context, m Mutation, in any, path ...str
 	_, err := c.do(ctx, writeCall(http.MethodPost, m, in, append([]string{"regions"}, path...)...), &o)
 	return o, err
 }
+
+// SyncRegion has what this region has of a peer's objects compared with the peer, and repaired.
+func (c *Client) SyncRegion(ctx context.Context, name string, in RegionSync, m Mutation) (Accepted, error) {
+	return c.Ask(ctx, ObjectKey{Kind: KindRegion, Name: name}, "sync", in, m)
+}
+
+// Quarantine lists what a peer sent and this region did not take.
+func (c *Client) Quarantine(ctx context.Context, peer string, p Page) (List[SetAside], error) {
+	var l List[SetAside]
+	_, err := c.do(ctx, readCall(p.query(), "regions", peer, "quarantine"), &l)
+	return l, err
+}
+
+// LostWrites lists states of objects that their owners do not know, oldest first.
+func (c *Client) LostWrites(ctx context.Context, p Page) (List[LostWrite], error) {
+	var l List[LostWrite]
+	_, err := c.do(ctx, readCall(p.query(), "lost-writes"), &l)
+	return l, err
+}

@@ -157,6 +157,7 @@ type Operation struct {
 	Module      string              `json:"module,omitempty" doc:"that is executed"`
 	Deployment  string              `json:"deployment,omitempty"`
 	Holder      string              `json:"holder,omitempty" doc:"whose policy is applied"`
+	Region      string              `json:"region,omitempty" doc:"that is compared with"`
 	Revision    int64               `json:"revision,omitempty"`
 	State       OperationState      `json:"state"`
 	Reason      string              `json:"reason,omitempty"`

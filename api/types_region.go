@@ -22,6 +22,56 @@ type RegionFollowed struct {
 	LagSeconds  *float64 `json:"lagSeconds,omitempty" doc:"how long ago this region had all that the peer shares; absent before the first time"`
 	Copies      int64    `json:"copies"`
 	Quarantined int64    `json:"quarantined" doc:"what the peer sent and this region did not take"`
+	// Compared is the last comparison with the peer.
+	Compared *RegionCompared `json:"compared,omitempty"`
+}
+
+// RegionCompared is a comparison with a peer, and how far it is.
+type RegionCompared struct {
+	StartedAt *time.Time `json:"startedAt,omitempty"`
+	EndedAt   *time.Time `json:"endedAt,omitempty"`
+	Done      int64      `json:"done" doc:"ranges of objects that are compared"`
+	Ranges    int64      `json:"ranges"`
+	Compared  int64      `json:"compared" doc:"objects"`
+	Differed  int64      `json:"differed"`
+	Written   int64      `json:"written"`
+	Removed   int64      `json:"removed"`
+	Lost      int64      `json:"lost" doc:"states that their owner does not know: replaced and listed"`
+	Waiting   int64      `json:"waiting" doc:"set aside, for an operator to see"`
+}
+
+// RegionSync asks for a comparison with a peer.
+type RegionSync struct {
+	// AcceptRemovals: copies that the owner never knew are removed too, however many.
+	AcceptRemovals bool `json:"acceptRemovals,omitempty"`
+}
+
+// SetAside is an object of a peer that this region did not take.
+type SetAside struct {
+	ObjectNamed
+	Reason string    `json:"reason" doc:"malformed, not_its_owner, own_object, never_known, above_cap"`
+	At     time.Time `json:"at"`
+}
+
+// ObjectNamed names an object among those of all regions.
+type ObjectNamed struct {
+	Region     string `json:"region" doc:"the region that created it"`
+	Kind       string `json:"kind"`
+	Site       string `json:"site,omitempty"`
+	Name       string `json:"name"`
+	OwnerEpoch int64  `json:"ownerEpoch,omitempty"`
+	Number     int64  `json:"number,omitempty"`
+}
+
+// LostWrite is a state of an object that its owner does not know: after a restore, or a claim by force, it went on from an
+// earlier place. This region replaced the state by what the owner has.
+type LostWrite struct {
+	ObjectNamed
+	ID     int64     `json:"id"`
+	Owner  string    `json:"owner"`
+	Reason string    `json:"reason"`
+	Object *Object   `json:"object,omitempty" doc:"the state; absent of a deletion"`
+	At     time.Time `json:"at"`
 }
 
 // RegionInvitation asks for a token that lets one region join once.

@@ -38,6 +38,7 @@ func TestDoorsUnderIDs(t *testing.T) {
 		workflows.TypeScaleDeployment:    workflows.ScaleDeploymentInput{Deployment: "web", Replicas: &three},
 		workflows.TypeRestartDeployment:  web,
 		workflows.TypeDestroyDeployment:  web,
+		workflows.TypeSyncRegion:         workflows.SyncRegionInput{Peer: "us"},
 		workflows.TypeApplyRegionPolicy:  workflows.ApplyRegionPolicyInput{Holder: "project/p1"},
 		workflows.TypeExecuteModule:      workflows.ExecuteModuleInput{Module: "acme.vision.Detect"},
 	}

@@ -22,6 +22,7 @@ const (
 	TypeFailoverSite       = "FailoverSite"
 	TypeExecuteModule      = "ExecuteModule"
 	TypeApplyRegionPolicy  = "ApplyRegionPolicy"
+	TypeSyncRegion         = "SyncRegion"
 )
 
 // Doors are the workflow types by which any Temporal client requests an operation, one row each: the type and what
@@ -41,6 +42,7 @@ func Doors() map[string]any {
 		TypeFailoverSite:       requests[FailoverSiteInput](fleet.OperationFailover),
 		TypeExecuteModule:      requests[ExecuteModuleInput](fleet.OperationExecute),
 		TypeApplyRegionPolicy:  requests[ApplyRegionPolicyInput](fleet.OperationApplyPolicy), // to all that the holder governs
+		TypeSyncRegion:         requests[SyncRegionInput](fleet.OperationSync),
 	}
 }
 
@@ -182,3 +184,13 @@ func (in ApplyRegionPolicyInput) Validate() error {
 	_, err := fleet.ParseHolder("/holder", in.Holder)
 	return err
 }
+
+// SyncRegionInput names a peer: {"peer":"us"}. AcceptRemovals has the comparison take all copies away that the peer does not
+// know.
+type SyncRegionInput struct {
+	Peer           fleet.RegionName `json:"peer"`
+	AcceptRemovals bool             `json:"acceptRemovals,omitempty"`
+}
+
+// Validate refuses a name that no region has.
+func (in SyncRegionInput) Validate() error { return fleet.ValidateName("/peer", string(in.Peer)) }

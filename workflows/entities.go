@@ -21,6 +21,7 @@ const (
 	TypeDeliverSite = "DeliverSite"
 	TypeWatchRegion = "WatchRegion"
 	TypePolicy      = "Policy"
+	TypeSync        = "Sync"
 )
 
 // entity says how Temporal runs the entities of one kind.
@@ -84,6 +85,10 @@ var entities = map[fleet.EntityKind]entity{
 	fleet.EntityRegion: {
 		workflow: TypeWatchRegion, run: WatchRegion, attributes: []string{AttributeRegion},
 		input: func(_ *Client, names []string) any { return WatchRegionInput{Peer: fleet.RegionName(names[0])} },
+	},
+	fleet.EntitySync: {
+		workflow: TypeSync, run: Sync, attributes: []string{AttributeRegion},
+		input: func(_ *Client, names []string) any { return SyncInput{Peer: fleet.RegionName(names[0])} },
 	},
 	fleet.EntityPolicy: {
 		workflow: TypePolicy, run: Policy,

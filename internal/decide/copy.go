@@ -10,6 +10,7 @@ const (
 	CopyKeep   CopyStep = "keep"   // what is here stays
 	CopyWrite  CopyStep = "write"  // the copy is written
 	CopyEnd    CopyStep = "end"    // the copy goes, and a marker stays
+	CopyMove   CopyStep = "move"   // the copy stays; another region answers for it
 	CopyRefuse CopyStep = "refuse" // it is set aside, with a reason
 )
 
@@ -28,6 +29,12 @@ type copyCase struct {
 	held       HeldCopy
 }
 
+// answered reports whether the owner told this about just the state that is held: it is to be what the owner has, whatever
+// the versions say.
+func (c copyCase) answered() bool {
+	return c.change.Seen != nil && c.held.Known && *c.change.Seen == c.held.Version
+}
+
 // copyRules are ordered, the first match wins. A version decides first, so that what comes late or twice does nothing
 // (M31, M40); a region is trusted only with what it owns.
 var copyRules = []struct {
@@ -36,13 +43,14 @@ var copyRules = []struct {
 	then CopyStep
 }{
 	{"own_object", func(c copyCase) bool { return c.change.Key.Region == c.self && c.share.OwningRegion != string(c.peer) }, CopyRefuse},
-	{"older", func(c copyCase) bool { return c.held.Known && !c.change.Version.Newer(c.held.Version) }, CopyKeep},
+	{"older", func(c copyCase) bool { return c.held.Known && !c.change.Version.Newer(c.held.Version) && !c.answered() }, CopyKeep},
 	{"not_its_owner", func(c copyCase) bool {
 		return c.change.Object != nil && c.share.OwningRegion != string(c.peer)
 	}, CopyRefuse},
 	{"not_its_owner", func(c copyCase) bool {
 		return c.change.Object == nil && c.held.Known && c.held.Owner != c.peer
 	}, CopyRefuse},
+	{"moved", func(c copyCase) bool { return c.change.MovedTo != "" }, CopyMove},
 	{"gone", func(c copyCase) bool { return c.change.Object == nil }, CopyEnd},
 	{"not_here", func(c copyCase) bool { return !c.share.In(c.self) }, CopyEnd},
 	{"newer", func(copyCase) bool { return true }, CopyWrite},
@@ -67,4 +75,37 @@ func Copy(self, peer fleet.RegionName, change fleet.CopyChange, held HeldCopy) (
 		}
 	}
 	return CopyRefuse, "unmatched"
+}
+
+// Loses reports whether a change that is made replaces a state that the owner does not know.
+func Loses(change fleet.CopyChange, held HeldCopy) bool {
+	return change.Seen != nil && held.Known && (change.End == fleet.CopyUndone || held.Version.Newer(change.Version))
+}
+
+// Removals are what bounds the removals of one comparison: an owner that lost its data must not empty other regions.
+type Removals struct {
+	// Accept: an operator accepts all.
+	Accept bool
+	// Left is how many more may be removed, unless this region's own policy explains it.
+	Left int64
+	// Explained: by the policy as it is known here, this region has the object no more.
+	Explained func() (bool, error)
+}
+
+// Remove decides whether a comparison takes a copy away, and names the rule. What the owner never knew waits for an
+// operator: the owner may have lost it.
+func Remove(end fleet.CopyEnd, r Removals) (CopyStep, string, error) {
+	if r.Accept || end != fleet.CopyUnknown && r.Left > 0 {
+		return CopyEnd, "gone", nil
+	}
+	explained, err := r.Explained()
+	switch {
+	case err != nil:
+		return CopyRefuse, "", err
+	case explained:
+		return CopyEnd, "explained", nil
+	case end == fleet.CopyUnknown:
+		return CopyRefuse, "never_known", nil
+	}
+	return CopyRefuse, "above_cap", nil
 }

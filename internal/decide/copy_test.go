@@ -84,7 +84,7 @@ func TestCopyOrder(t *testing.T) {
 				held, exists = decide.HeldCopy{Known: true, Owner: "eu", Version: c.Version}, true
 			case decide.CopyEnd:
 				held, exists = decide.HeldCopy{Known: true, Owner: "eu", Version: c.Version}, false
-			case decide.CopyKeep, decide.CopyRefuse:
+			case decide.CopyKeep, decide.CopyMove, decide.CopyRefuse:
 			}
 		}
 		if held.Version.Number != last || exists == ends[last-1] {

@@ -34,6 +34,9 @@ const eraBits = 40
 // FirstNumber is the number after which those of an era begin.
 func FirstNumber(era int64) int64 { return era << eraBits }
 
+// EraOf is the era of the event with a number.
+func EraOf(number int64) int64 { return number >> eraBits }
+
 // CopyEnd is why an object is no longer copied to a region.
 type CopyEnd string
 
@@ -42,6 +45,8 @@ const (
 	CopyDeleted CopyEnd = "deleted" // by its owner
 	CopyRemoved CopyEnd = "removed" // its policy names the region no more
 	CopyMoved   CopyEnd = "moved"   // another region owns it now, and says more
+	CopyUndone  CopyEnd = "undone"  // a restore of its owner undid it
+	CopyUnknown CopyEnd = "unknown" // its owner never knew it
 )
 
 // CopyChange is one state of an object, as the region that owns it sends it. Without an object, End says why.
@@ -50,6 +55,10 @@ type CopyChange struct {
 	Version CopyVersion
 	End     CopyEnd
 	Object  *Object
+	// Seen is the version that was here before the owner was asked about this object; nil if nobody asked.
+	Seen *CopyVersion
+	// MovedTo owns an object that moved.
+	MovedTo RegionName
 }
 
 // Validate refuses what no region can have stored: one bad change does not hold up the others.
@@ -149,6 +158,8 @@ type CopySet struct {
 	Place *StreamPlace
 	// Current: the peer had nothing more.
 	Current bool
+	// Reset: the place before was of no use.
+	Reset bool
 }
 
 // CopiesApplied counts what became of changes.

@@ -34,7 +34,7 @@ var (
 func EntityKinds() []EntityKind {
 	return []EntityKind{
 		EntityInstance, EntityDeployment, EntityFleet, EntityNode, EntityDrain, EntitySite, EntityExecution, EntityDeliver,
-		EntityRegion, EntityPolicy,
+		EntityRegion, EntityPolicy, EntitySync,
 	}
 }
 

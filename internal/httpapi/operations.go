@@ -228,11 +228,15 @@ func waitsFor(targets []deliveries.Target) (reason, message string) {
 
 // waiting says of an operation why it still runs, by its kind.
 var waiting = map[fleet.OperationKind]func(postgres.Operation) (reason, message string){
-	fleet.OperationExecute: waitsForModule, fleet.OperationReconcile: waitsForNode, fleet.OperationApplyPolicy: waitsForTurn,
+	fleet.OperationSync: waitsForSync, fleet.OperationExecute: waitsForModule, fleet.OperationReconcile: waitsForNode, fleet.OperationApplyPolicy: waitsForTurn,
 }
 
 func waitsForTurn(o postgres.Operation) (reason, message string) {
 	return "applying", "waiting for workflow " + o.Subject + " to visit all objects; its status query says how far it is"
+}
+
+func waitsForSync(o postgres.Operation) (reason, message string) {
+	return "comparing", "waiting for workflow " + o.Subject + " to compare all objects; holdfast sync status says how far it is"
 }
 
 // waitsForEntity says why an operation still runs that is not of an instance: it waits for the workflow of its subject, if
@@ -286,7 +290,7 @@ func (s *server) operationView(o postgres.Operation) api.Operation {
 		revision = 0
 	}
 	return api.Operation{
-		ID: string(o.ID), Kind: string(o.Kind), Site: string(o.Site), Instance: string(o.Instance), Node: string(o.Node), Fleet: string(o.Fleet), Module: o.Module, Deployment: string(o.Deployment), Holder: o.Holder, Forced: o.Forced, Revision: revision,
+		ID: string(o.ID), Kind: string(o.Kind), Site: string(o.Site), Instance: string(o.Instance), Node: string(o.Node), Fleet: string(o.Fleet), Module: o.Module, Deployment: string(o.Deployment), Holder: o.Holder, Region: string(o.Region), Forced: o.Forced, Revision: revision,
 		State: o.State, Reason: o.Reason, Message: o.Message, RequestedBy: o.RequestedBy, CreatedAt: o.CreatedAt,
 		EndedAt: o.EndedAt, Deadline: o.Deadline, Delivery: string(o.Delivery), Workflow: s.links.workflow(o.Subject, o.EntityRun),
 	}

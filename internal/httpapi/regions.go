@@ -40,6 +40,10 @@ func (s *server) mountRegions(k fleet.DeclaredKind) {
 	serve.Takes[api.RegionInvitation](s.Server, invite)
 	serve.Register(s.Server, serve.ForAdmins, serve.Endpoint(http.MethodGet, "/api/v1/region-invitations", "list-region-invitations", "List invitations of regions, newest first"), s.listInvitations)
 	serve.Register(s.Server, serve.ForAdmins, serve.Endpoint(http.MethodDelete, "/api/v1/region-invitations/{id}", "revoke-region-invitation", "Void an invitation; a region that used it stays a member"), s.revokeInvitation)
+	aside := serve.Endpoint(http.MethodGet, path+"/{name}/quarantine", "list-quarantine", "List what a peer sent and this region did not take")
+	serve.Register(s.Server, serve.ForRegionViewers, aside, s.listQuarantine)
+	lost := serve.Endpoint(http.MethodGet, "/api/v1/lost-writes", "list-lost-writes", "List states of objects that their owners do not know, oldest first")
+	serve.Register(s.Server, serve.ForRegionViewers, lost, s.listLostWrites)
 	join := serve.Endpoint(http.MethodPost, path+"/join", "join-region", "Make this region a member through another one")
 	serve.Register(s.Server, serve.ForAdmins, join, s.joinRegion)
 	serve.Takes[api.RegionJoin](s.Server, join)
@@ -106,18 +110,9 @@ func (s *server) regions(ctx context.Context) ([]api.Object, error) {
 	if len(members) == 0 { // without peers a region still has itself
 		members = []peers.Member{{RegionMember: fleet.RegionMember{Self: true, MemberRecord: fleet.MemberRecord{Name: s.region}}}}
 	}
-	streams, err := s.store.Streams(ctx)
+	followed, err := s.followed(ctx)
 	if err != nil {
 		return nil, err
-	}
-	followed := map[fleet.RegionName]*api.RegionFollowed{}
-	for _, st := range streams {
-		f := &api.RegionFollowed{Copies: st.Copies, Quarantined: st.Quarantined}
-		if st.Current >= 0 {
-			lag := st.Current.Seconds()
-			f.LagSeconds = &lag
-		}
-		followed[st.Peer] = f
 	}
 	var out []api.Object
 	for _, m := range members {
@@ -142,6 +137,30 @@ func (s *server) regions(ctx context.Context) ([]api.Object, error) {
 		out = append(out, view)
 	}
 	return out, nil
+}
+
+// followed is how far each peer is followed, and compared with.
+func (s *server) followed(ctx context.Context) (map[fleet.RegionName]*api.RegionFollowed, error) {
+	streams, err := s.store.Streams(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := map[fleet.RegionName]*api.RegionFollowed{}
+	for _, st := range streams {
+		f := &api.RegionFollowed{Copies: st.Copies, Quarantined: st.Quarantined}
+		if st.Current >= 0 {
+			lag := st.Current.Seconds()
+			f.LagSeconds = &lag
+		}
+		out[st.Peer] = f
+	}
+	syncs, err := s.store.Syncs(ctx)
+	for _, c := range syncs {
+		if f := out[c.Peer]; f != nil {
+			f.Compared = comparedView(c)
+		}
+	}
+	return out, err
 }
 
 func regionStatus(m peers.Member) api.RegionStatus {

@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/copies"
 	"github.com/holdfast-io/holdfast/internal/postgres/fleets"
 	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
 	"github.com/holdfast-io/holdfast/internal/postgres/policies"
@@ -33,6 +34,8 @@ func verbs() []verb {
 		{fleet.KindSite, "failover", "Make another node the active one of a site", asks((*server).failoverSite)},
 		{kindNode, "reconcile", "Compare a node with its site's expected set", asks((*server).reconcileNode)},
 		{kindNode, "drain", "Empty a node: cordon it, move what runs, let it finish, cut it off at the deadline", takes[askInput]((*server).drainNode)},
+
+		{fleet.KindRegion, "sync", "Compare what this region has of a peer's objects with the peer, and repair it", asks((*server).syncRegion)},
 
 		{fleet.KindInstance, "deploy", "Bring the desired revision to the site's nodes", turnsInstance(fleet.OperationDeploy)},
 		{fleet.KindInstance, "enable", "Have the instance run", turnsInstance(fleet.OperationEnable)},
@@ -61,6 +64,7 @@ func verbs() []verb {
 
 // verbStore opens the operations of verbs that change no object.
 type verbStore interface {
+	AskSync(ctx context.Context, in copies.SyncRequest) (postgres.Operation, error)
 	AskPolicy(ctx context.Context, in policies.PolicyRequest) (postgres.Operation, error)
 	AskFailover(ctx context.Context, in nodes.FailoverRequest) (postgres.Operation, error)
 	AskReconcile(ctx context.Context, in nodes.ReconcileRequest) (postgres.Operation, error)
@@ -89,7 +93,11 @@ type emptyBody struct{}
 func takes[I verbInput, B any](open func(*server, context.Context, postgres.Write, B) (*acceptedOutput, error)) mounter {
 	return func(s *server, v verb) {
 		op := v.endpoint()
-		serve.Register(s.Server, serve.ForOperators, op, func(ctx context.Context, in *I) (*acceptedOutput, error) {
+		access := serve.ForOperators
+		if v.kind == fleet.KindRegion {
+			access = serve.ForRegionOperators
+		}
+		serve.Register(s.Server, access, op, func(ctx context.Context, in *I) (*acceptedOutput, error) {
 			key, err := (*in).keyOf(v.kind)
 			if err != nil {
 				return nil, err

@@ -18,9 +18,10 @@ type Operation struct {
 	Node        fleet.NodeName     // that is compared, drained, or to become a site's active
 	Fleet       fleet.FleetName    // that is run
 	Deployment  fleet.DeploymentName
-	Module      string // that is executed, its whole name
-	Holder      string // whose policy is applied, for example project/p1
-	Forced      bool   // of a failover
+	Module      string           // that is executed, its whole name
+	Region      fleet.RegionName // that is compared with
+	Holder      string           // whose policy is applied, for example project/p1
+	Forced      bool             // of a failover
 	Subject     string
 	Revision    int64
 	Project     fleet.ProjectName
@@ -59,6 +60,8 @@ func OperationOf(r db.Operation) Operation {
 		if _, names, ok := fleet.ParseSubject(r.Subject); ok {
 			out.Holder = strings.Join(names, "/")
 		}
+	case fleet.EntitySync.Prefix:
+		out.Region = fleet.RegionName(r.Name)
 	case fleet.EntityDeployment.Prefix:
 		out.Deployment = fleet.DeploymentName(r.Name)
 	}

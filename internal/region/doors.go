@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-io/holdfast/activities"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/copies"
 	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
 	"github.com/holdfast-io/holdfast/internal/postgres/deployments"
 	"github.com/holdfast-io/holdfast/internal/postgres/fleets"
@@ -75,6 +76,7 @@ func (r *requests) verbs() map[fleet.OperationKind]verb {
 		fleet.OperationFailover:    asking(r.failover),
 		fleet.OperationExecute:     asking(r.execution),
 		fleet.OperationApplyPolicy: asking(r.policy),
+		fleet.OperationSync:        asking(r.sync),
 	}
 }
 
@@ -175,6 +177,10 @@ func (r *requests) policy(ctx context.Context, ask postgres.Request, _ fleet.Ope
 		return nil, err
 	}
 	return one(r.store.AskPolicy(ctx, policies.PolicyRequest{Request: ask, Holder: holder}))
+}
+
+func (r *requests) sync(ctx context.Context, ask postgres.Request, _ fleet.OperationKind, in workflows.SyncRegionInput) (*postgres.Operation, error) {
+	return one(r.store.AskSync(ctx, copies.SyncRequest{Request: ask, Peer: in.Peer, Accept: in.AcceptRemovals}))
 }
 
 // Operation reads one operation.

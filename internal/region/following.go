@@ -1,13 +1,16 @@
 package region
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"net/http"
 	"net/url"
 	"time"
 
+	"github.com/holdfast-io/holdfast/internal/compare"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/peers"
 	"github.com/holdfast-io/holdfast/internal/watch"
@@ -28,8 +31,8 @@ const (
 	followLost = 15 * time.Second
 )
 
-// shareWith serves what this region owns to its peers, as soon as it is committed.
-func (s *server) shareWith() {
+// share serves what this region owns to its peers, as soon as it is committed.
+func (s *server) share() {
 	s.store.OnCommit(s.handler.Committed)
 	if s.peers == nil {
 		return
@@ -40,6 +43,8 @@ func (s *server) shareWith() {
 			serve.WriteProblem(w, serve.ProblemFor(err))
 		}
 	}))
+	owner := &compare.Owner{Store: s.store, Caller: peers.CallerOf, View: httpapi.ViewOf, Now: time.Now}
+	owner.Mount(s.peers.Handle)
 }
 
 func (s *server) follower() *watch.Follower {
@@ -47,6 +52,10 @@ func (s *server) follower() *watch.Follower {
 		Store: s.store, Peers: peerStreams{s.peers}, Log: s.log,
 		Turn: followTurn, Beat: followBeat, Silence: followSilence, Retry: followRetry,
 	}
+}
+
+func (s *server) comparer() *compare.Comparer {
+	return &compare.Comparer{Store: s.store, Peers: peerStreams{s.peers}}
 }
 
 // peerStreams opens the streams of peers.
@@ -60,12 +69,21 @@ func (p peerStreams) Allowed(ctx context.Context, peer fleet.RegionName) error {
 
 // Watch opens the stream of a peer at a place.
 func (p peerStreams) Watch(ctx context.Context, peer fleet.RegionName, at fleet.StreamPlace) (io.ReadCloser, error) {
+	query := url.Values{"after": {at.Position}, "since": {at.Began}}
+	return p.call(ctx, peer, http.MethodGet, watchPath+"?"+query.Encode(), nil)
+}
+
+// Post sends a question to a peer.
+func (p peerStreams) Post(ctx context.Context, peer fleet.RegionName, path string, question []byte) (io.ReadCloser, error) {
+	return p.call(ctx, peer, http.MethodPost, path, question)
+}
+
+func (p peerStreams) call(ctx context.Context, peer fleet.RegionName, method, path string, body []byte) (io.ReadCloser, error) {
 	to, err := p.find(ctx, peer)
 	if err != nil {
 		return nil, err
 	}
-	query := url.Values{"after": {at.Position}, "since": {at.Began}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, to.URL(watchPath)+"?"+query.Encode(), nil)
+	req, err := http.NewRequestWithContext(ctx, method, to.URL(path), bytes.NewReader(body))
 	if err != nil {
 		return nil, fleet.Errorf(fleet.Internal, "ask region %s: %w", peer, err)
 	}
@@ -101,6 +119,7 @@ func (s *server) followPeers(ctx context.Context) error {
 	if s.peers == nil || !s.cfg.Roles.Has(RoleWorker) {
 		return nil
 	}
+	compared := time.Duration(0) // at the start, each peer is compared with
 	return s.every(ctx, followLost/3, "follow the peers", func(ctx context.Context) error {
 		all, err := s.peers.Peers(ctx)
 		if err != nil {
@@ -114,6 +133,10 @@ func (s *server) followPeers(ctx context.Context) error {
 		for _, st := range streams {
 			followed[st.Peer] = st.Seen < followLost
 		}
+		if err := s.store.WantSyncs(ctx, compared); err != nil {
+			return err
+		}
+		compared = s.cfg.Timing.Compare
 		for _, p := range all {
 			if followed[p.Name] {
 				continue

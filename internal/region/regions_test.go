@@ -211,7 +211,8 @@ func (m *mesh) held(of fleet.RegionName) map[string]string {
 
 func content(o fleet.Object) string {
 	labels, _ := json.Marshal(o.Labels)
-	return fmt.Sprintf("%s %d %d %s %s %s %s", o.UID, o.Generation, o.Version.Number, labels, o.Spec, o.Syncing, o.CreatedAt.UTC().Format(time.RFC3339Nano))
+	return fmt.Sprintf("%s %s %d %d %s %s %s %s %s", o.UID, o.Project, o.Generation, o.Version.Number, labels, o.Spec, o.Syncing,
+		o.CreatedAt.UTC().Format(time.RFC3339Nano), o.UpdatedAt.UTC().Format(time.RFC3339Nano))
 }
 
 // settle waits until every region has what it is to have, byte for byte, and nothing else.

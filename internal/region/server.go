@@ -206,7 +206,7 @@ func openServer(ctx context.Context, cfg ServerConfig, log *slog.Logger) (*serve
 	if s.handler, err = s.api(ctx.Done()); err != nil {
 		return nil, err
 	}
-	s.shareWith()
+	s.share()
 	if err := s.openLink(ctx); err != nil {
 		return nil, err
 	}
@@ -383,7 +383,7 @@ func (s *server) activities() workers.Server {
 			Signer: signs, Doors: doors, Nodes: nodes, Log: s.log,
 			FetchBaseURL: s.cfg.PublicURL, Build: s.cfg.Build, Failpoint: s.cfg.Failpoint,
 		},
-		Regions:  &activities.Regions{Follower: s.follower()},
+		Regions:  &activities.Regions{Follower: s.follower(), Comparer: s.comparer(), Doors: doors, Build: s.cfg.Build},
 		Policies: &activities.Policies{Store: s.store, Doors: doors, Build: s.cfg.Build, Now: time.Now},
 		Modules:  &activities.Modules{Store: executionSteps{s.store}, Executor: s.modules, Doors: doors, Build: s.cfg.Build},
 		Sweeps: &activities.Sweeps{

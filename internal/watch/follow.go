@@ -239,6 +239,7 @@ type received struct {
 	place    *fleet.StreamPlace // that came without changes, and is not stored yet
 	snapshot int64              // lines since the stream began, or since a reset
 	began    string             // where the first snapshot began that did not end
+	reset    bool               // the place was of no use, and that is not stored yet
 	took     bool
 }
 
@@ -273,7 +274,7 @@ func (s *received) take(ctx context.Context, l line) error {
 		s.began = ""
 		return s.keepPlace(ctx)
 	case api.WatchHardReset:
-		s.snapshot, s.changes, s.bytes, s.began, s.place = 0, nil, 0, "", nil
+		s.snapshot, s.changes, s.bytes, s.began, s.place, s.reset = 0, nil, 0, "", nil, true
 	}
 	return nil // of a newer region
 }
@@ -290,11 +291,11 @@ func (s *received) keepPlace(ctx context.Context) error {
 
 // apply writes what was read.
 func (s *received) apply(ctx context.Context, at *fleet.StreamPlace, current bool) error {
-	applied, err := s.f.Store.ApplyCopies(ctx, fleet.CopySet{Claim: s.f.claim, Changes: s.changes, Place: at, Current: current})
+	applied, err := s.f.Store.ApplyCopies(ctx, fleet.CopySet{Claim: s.f.claim, Changes: s.changes, Place: at, Current: current, Reset: s.reset})
 	if err != nil {
 		return err
 	}
-	s.changes, s.bytes, s.took = nil, 0, true
+	s.changes, s.bytes, s.took, s.reset = nil, 0, true, false
 	s.f.count(func(c *fleet.Followed) {
 		c.Written += applied.Written
 		c.Ended += applied.Ended

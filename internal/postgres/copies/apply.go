@@ -3,7 +3,7 @@ package copies
 import (
 	"context"
 	"encoding/json"
-	"time"
+	"slices"
 
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -24,9 +24,15 @@ func (s *Store) ApplyCopies(ctx context.Context, in fleet.CopySet) (fleet.Copies
 		if err != nil {
 			return postgres.Failed("read the stream", err)
 		}
-		a := &applying{q: q, self: fleet.RegionName(s.Region), in: in}
-		if done, err = a.run(ctx); err != nil {
+		a := &applying{s: s, q: q, self: fleet.RegionName(s.Region), peer: in.Claim.Peer}
+		if err = a.run(ctx, in.Changes); err != nil {
 			return err
+		}
+		done = a.done
+		if in.Reset { // what went meanwhile without an event that the peer still has
+			if err := s.wantSync(ctx, q, in.Claim.Peer, false); err != nil {
+				return err
+			}
 		}
 		p := db.MoveStreamParams{
 			Peer: held.Peer, Position: held.Position, Began: held.Began, Applied: int64(done.Written + done.Ended), IsCurrent: in.Current,
@@ -41,55 +47,85 @@ func (s *Store) ApplyCopies(ctx context.Context, in fleet.CopySet) (fleet.Copies
 
 // applying is one set under way.
 type applying struct {
+	s    *Store
 	q    *db.Queries
 	self fleet.RegionName
-	in   fleet.CopySet
+	peer fleet.RegionName
+	// compared bounds what a comparison removes; nil for changes that a peer sends by itself.
+	compared *decide.Removals
 
 	copies map[fleet.CopyKey]fleet.Object
 	held   map[fleet.CopyKey]decide.HeldCopy
+
+	written, ended, moved []fleet.CopyChange
+	refused               []refusal
+	doubtful              []fleet.CopyAsked
+	removed               int64 // copies that were here
+	lost                  []lost
+	done                  fleet.CopiesApplied
 }
 
-func (a *applying) run(ctx context.Context) (done fleet.CopiesApplied, err error) {
-	newest, refused := newestOf(a.in.Changes)
-	if len(newest) == 0 {
-		done.Refused = len(refused)
-		return done, a.refuse(ctx, refused)
-	}
-	if err := a.lockHolders(ctx, newest); err != nil {
-		return done, err
-	}
-	if err := a.read(ctx, newest); err != nil {
-		return done, err
-	}
-	var written, ended []fleet.CopyChange
-	for _, c := range newest {
-		step, rule := decide.Copy(a.self, a.in.Claim.Peer, c, a.held[c.Key])
-		switch step {
-		case decide.CopyWrite:
-			written = append(written, c)
-		case decide.CopyEnd:
-			ended = append(ended, c)
-		case decide.CopyRefuse:
-			refused = append(refused, refusal{c, rule})
-		case decide.CopyKeep:
-			done.Kept++
+func (a *applying) run(ctx context.Context, changes []fleet.CopyChange) error {
+	newest, malformed := newestOf(changes)
+	a.refused = malformed
+	if len(newest) > 0 {
+		if err := a.lockHolders(ctx, newest); err != nil {
+			return err
+		}
+		if err := a.read(ctx, newest); err != nil {
+			return err
 		}
 	}
-	done.Written, done.Ended, done.Refused = len(written), len(ended), len(refused)
-	if err := a.write(ctx, written); err != nil {
-		return done, err
+	for _, c := range newest {
+		if err := a.sort(ctx, c); err != nil {
+			return err
+		}
 	}
-	if err := a.end(ctx, ended); err != nil {
-		return done, err
+	a.done.Written, a.done.Ended, a.done.Refused = len(a.written), len(a.ended), len(a.refused)
+	for _, step := range []func(context.Context) error{
+		a.list, a.write, a.end, a.move, a.turnPolicies, a.release, a.refuse,
+	} {
+		if err := step(ctx); err != nil {
+			return err
+		}
 	}
-	taken := append(written, ended...)
-	if err := a.turnPolicies(ctx, taken); err != nil {
-		return done, err
+	return nil
+}
+
+// sort decides what becomes of one change.
+func (a *applying) sort(ctx context.Context, c fleet.CopyChange) error {
+	held := a.held[c.Key]
+	step, rule := decide.Copy(a.self, a.peer, c, held)
+	if step == decide.CopyEnd && a.compared != nil {
+		var err error
+		if step, rule, err = a.remove(ctx, c); err != nil {
+			return err
+		}
 	}
-	if err := a.release(ctx, taken); err != nil {
-		return done, err
+	if (step == decide.CopyWrite || step == decide.CopyEnd) && decide.Loses(c, held) {
+		a.lose(c, rule)
 	}
-	return done, a.refuse(ctx, refused)
+	switch step {
+	case decide.CopyWrite:
+		a.written = append(a.written, c)
+	case decide.CopyEnd:
+		a.ended = append(a.ended, c)
+	case decide.CopyMove:
+		a.moved = append(a.moved, c)
+	case decide.CopyRefuse:
+		a.refused = append(a.refused, refusal{c, rule})
+	case decide.CopyKeep:
+		a.done.Kept++
+		if _, copied := a.copies[c.Key]; !copied && a.compared != nil {
+			a.doubtful = append(a.doubtful, fleet.CopyAsked{Key: c.Key, Version: held.Version})
+		}
+	}
+	return nil
+}
+
+// taken are the changes that were made.
+func (a *applying) taken() []fleet.CopyChange {
+	return slices.Concat(a.written, a.ended, a.moved)
 }
 
 // lockHolders takes the locks of what governs objects of this region, in the order in which their writers take them.
@@ -112,9 +148,9 @@ func (a *applying) lockHolders(ctx context.Context, changes []fleet.CopyChange) 
 }
 
 // turnPolicies has the policies of changed holders applied to what this region owns under them (M8, M11).
-func (a *applying) turnPolicies(ctx context.Context, changes []fleet.CopyChange) error {
+func (a *applying) turnPolicies(ctx context.Context) error {
 	var subjects []string
-	for _, c := range changes {
+	for _, c := range slices.Concat(a.written, a.ended) {
 		if !c.Key.Kind.Declared().Holder {
 			continue
 		}
@@ -212,30 +248,8 @@ func copyOf(r db.Copy) fleet.Object {
 	return o
 }
 
-// row is a copy as the queries take it.
-type row struct {
-	Region        fleet.RegionName  `json:"region"`
-	Kind          fleet.ObjectKind  `json:"kind"`
-	Scope         string            `json:"scope"`
-	Name          string            `json:"name"`
-	Owner         fleet.RegionName  `json:"owner"`
-	OwnerEpoch    int64             `json:"owner_epoch"`
-	Number        int64             `json:"number"`
-	UID           string            `json:"uid"`
-	Project       fleet.ProjectName `json:"project"`
-	Service       string            `json:"service"`
-	Labels        map[string]string `json:"labels"`
-	Generation    int64             `json:"generation"`
-	Spec          json.RawMessage   `json:"spec"`
-	Syncing       json.RawMessage   `json:"syncing"`
-	CreatedBy     string            `json:"created_by"`
-	CreatedAt     time.Time         `json:"created_at"`
-	UpdatedAt     time.Time         `json:"updated_at"`
-	DeletingSince *time.Time        `json:"deleting_since"`
-	Event         int64             `json:"event"`
-}
-
-func (a *applying) write(ctx context.Context, changes []fleet.CopyChange) error {
+func (a *applying) write(ctx context.Context) error {
+	changes := a.written
 	if len(changes) == 0 {
 		return nil
 	}
@@ -250,15 +264,9 @@ func (a *applying) write(ctx context.Context, changes []fleet.CopyChange) error 
 	}
 	rows := make([]row, len(changes))
 	for i, c := range changes {
-		o := c.Object
-		rows[i] = row{
-			Region: c.Key.Region, Kind: o.Kind, Scope: o.Scope, Name: o.Name, Owner: a.in.Claim.Peer, OwnerEpoch: c.Version.OwnerEpoch,
-			Number: c.Version.Number, UID: o.UID, Project: o.Project, Service: o.Service, Labels: o.Labels, Generation: o.Generation, Spec: o.Spec, Syncing: o.Syncing,
-			CreatedBy: o.CreatedBy, CreatedAt: o.CreatedAt, UpdatedAt: o.UpdatedAt, DeletingSince: o.DeletingSince, Event: events[c.Key],
-		}
-		if rows[i].Labels == nil {
-			rows[i].Labels = map[string]string{}
-		}
+		o := *c.Object
+		o.Region, o.Version, o.ResourceVersion = c.Key.Region, c.Version, events[c.Key]
+		rows[i] = rowOf(a.peer, o)
 	}
 	body, err := json.Marshal(rows)
 	if err != nil {
@@ -283,8 +291,15 @@ type marker struct {
 	Reason     fleet.CopyEnd    `json:"reason"`
 }
 
+// markedAs are the reasons of markers that are not those of their changes; one with an object is of what this region is to
+// have no more.
+var markedAs = map[fleet.CopyEnd]fleet.CopyEnd{
+	"": fleet.CopyRemoved, fleet.CopyUndone: fleet.CopyDeleted, fleet.CopyUnknown: fleet.CopyDeleted,
+}
+
 // end takes copies away and leaves markers, also where there was no copy.
-func (a *applying) end(ctx context.Context, changes []fleet.CopyChange) error {
+func (a *applying) end(ctx context.Context) error {
+	changes := a.ended
 	if len(changes) == 0 {
 		return nil
 	}
@@ -295,11 +310,11 @@ func (a *applying) end(ctx context.Context, changes []fleet.CopyChange) error {
 			gone = append(gone, c)
 		}
 		markers[i] = marker{
-			Region: c.Key.Region, Kind: c.Key.Kind, Scope: c.Key.Scope, Name: c.Key.Name, Owner: a.in.Claim.Peer,
+			Region: c.Key.Region, Kind: c.Key.Kind, Scope: c.Key.Scope, Name: c.Key.Name, Owner: a.peer,
 			OwnerEpoch: c.Version.OwnerEpoch, Number: c.Version.Number, Reason: c.End,
 		}
-		if c.End == "" { // an object that this region is to have no more
-			markers[i].Reason = fleet.CopyRemoved
+		if reason, other := markedAs[c.End]; other {
+			markers[i].Reason = reason
 		}
 	}
 	if _, err := a.append(ctx, gone, func(c fleet.CopyChange) (string, *fleet.Object, *fleet.Object) {
@@ -363,7 +378,7 @@ func (a *applying) append(
 	if err != nil {
 		return nil, postgres.Failed("append events", err)
 	}
-	numbers, err := a.q.AppendCopyEvents(ctx, db.AppendCopyEventsParams{Actor: "region:" + string(a.in.Claim.Peer), Rows: body})
+	numbers, err := a.q.AppendCopyEvents(ctx, db.AppendCopyEventsParams{Actor: "region:" + string(a.peer), Rows: body})
 	if err != nil {
 		return nil, postgres.Failed("append events", err)
 	}

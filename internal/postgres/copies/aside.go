@@ -16,11 +16,12 @@ type refusal struct {
 }
 
 // refuse sets changes aside, for an operator to see.
-func (a *applying) refuse(ctx context.Context, all []refusal) error {
+func (a *applying) refuse(ctx context.Context) error {
+	all := a.refused
 	if len(all) == 0 {
 		return nil
 	}
-	p := db.PutQuarantineParams{Peer: string(a.in.Claim.Peer)}
+	p := db.PutQuarantineParams{Peer: string(a.peer)}
 	for _, r := range all {
 		p.Regions, p.Kinds = append(p.Regions, plain(string(r.Key.Region))), append(p.Kinds, plain(string(r.Key.Kind)))
 		p.Scopes, p.Names = append(p.Scopes, plain(r.Key.Scope)), append(p.Names, plain(r.Key.Name))
@@ -30,13 +31,14 @@ func (a *applying) refuse(ctx context.Context, all []refusal) error {
 }
 
 // release forgets what was set aside of objects of which a newer state was taken.
-func (a *applying) release(ctx context.Context, taken []fleet.CopyChange) error {
+func (a *applying) release(ctx context.Context) error {
+	taken := a.taken()
 	if len(taken) == 0 {
 		return nil
 	}
 	c := columnsOf(keysOf(taken))
 	return postgres.Failed("forget what was set aside", a.q.DropQuarantine(ctx, db.DropQuarantineParams{
-		Peer: string(a.in.Claim.Peer), Regions: c.regions, Kinds: c.kinds, Scopes: c.scopes, Names: c.names,
+		Peer: string(a.peer), Regions: c.regions, Kinds: c.kinds, Scopes: c.scopes, Names: c.names,
 	}))
 }
 

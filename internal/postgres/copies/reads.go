@@ -87,9 +87,10 @@ func (s *Store) CopiesNow(ctx context.Context, keys []fleet.CopyKey) ([]fleet.Ob
 
 // SetAside is a change that was not taken.
 type SetAside struct {
-	Key    fleet.CopyKey
-	Reason string
-	At     time.Time
+	Key     fleet.CopyKey
+	Version fleet.CopyVersion
+	Reason  string
+	At      time.Time
 }
 
 // Quarantined pages through what a peer sent and this region did not take, by key.
@@ -100,8 +101,8 @@ func (s *Store) Quarantined(ctx context.Context, peer fleet.RegionName, after fl
 	out := make([]SetAside, len(rows))
 	for i, r := range rows {
 		out[i] = SetAside{
-			Key:    fleet.CopyKey{Region: fleet.RegionName(r.Region), ObjectKey: fleet.ObjectKey{Kind: fleet.ObjectKind(r.Kind), Scope: r.Scope, Name: r.Name}},
-			Reason: r.Reason, At: r.At,
+			Key:     fleet.CopyKey{Region: fleet.RegionName(r.Region), ObjectKey: fleet.ObjectKey{Kind: fleet.ObjectKind(r.Kind), Scope: r.Scope, Name: r.Name}},
+			Version: fleet.CopyVersion{OwnerEpoch: r.OwnerEpoch, Number: r.Number}, Reason: r.Reason, At: r.At,
 		}
 	}
 	return out, postgres.Failed("read what was set aside", err)

@@ -388,6 +388,20 @@ type LinkThere struct {
 	Since time.Time
 }
 
+type LostWrite struct {
+	ID         int64
+	Peer       string
+	Region     string
+	Kind       string
+	Scope      string
+	Name       string
+	OwnerEpoch int64
+	Number     int64
+	Reason     string
+	Object     json.RawMessage
+	At         time.Time
+}
+
 type Module struct {
 	Connection      string
 	ModuleNamespace string
@@ -691,6 +705,26 @@ type RegionStream struct {
 	CurrentAt *time.Time
 }
 
+type RegionSync struct {
+	Peer      string
+	Wanted    int64
+	Pass      int64
+	Accepting bool
+	Bits      int32
+	At        int64
+	Objects   int64
+	Compared  int64
+	Differed  int64
+	Written   int64
+	Removed   int64
+	Lost      int64
+	Waiting   int64
+	WantedAt  time.Time
+	StartedAt *time.Time
+	MovedAt   *time.Time
+	EndedAt   *time.Time
+}
+
 type Replica struct {
 	ID             string
 	Deployment     string
@@ -785,6 +819,28 @@ type Server struct {
 	BuildID   string
 	StartedAt time.Time
 	SeenAt    time.Time
+}
+
+type Shared struct {
+	Region        string
+	Kind          string
+	Scope         string
+	Name          string
+	Owner         interface{}
+	OwnerEpoch    int64
+	Number        interface{}
+	Uid           string
+	Project       string
+	Service       string
+	Labels        interface{}
+	Generation    int64
+	Spec          json.RawMessage
+	Syncing       json.RawMessage
+	CreatedBy     string
+	CreatedAt     time.Time
+	UpdatedAt     time.Time
+	DeletingSince *time.Time
+	Event         int64
 }
 
 type SigningKey struct {

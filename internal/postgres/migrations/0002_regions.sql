@@ -38,6 +38,10 @@ CREATE TABLE copies (
     PRIMARY KEY (kind, scope, name, region)
 );
 CREATE INDEX copies_owner ON copies (owner, kind, scope, name, region);
+-- The order in which regions compare: that of bytes everywhere, whatever the collation.
+CREATE INDEX copies_compared ON copies (owner, uid);
+-- The owner's answer about an object that is gone.
+CREATE INDEX events_deleted ON events (kind, scope, name, seq) WHERE type = 'deleted';
 
 -- What is no longer copied, so that an older state that arrives late does not bring it back (M31).
 CREATE TABLE copy_markers (
@@ -80,6 +84,44 @@ CREATE TABLE quarantine (
     number      bigint NOT NULL,
     at     timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (peer, kind, scope, name, region)
+);
+
+-- How far this region's copies of each peer's objects are compared with the peer. A request during a comparison causes
+-- one more (wanted is above pass).
+CREATE TABLE region_syncs (
+    peer       text        PRIMARY KEY,
+    wanted     bigint      NOT NULL DEFAULT 1,
+    pass       bigint      NOT NULL DEFAULT 0, -- the last that was wanted when this comparison began; 0 before the first
+    accepting  boolean     NOT NULL DEFAULT false, -- the operator accepts all removals
+    bits       integer     NOT NULL DEFAULT 0 CHECK (bits BETWEEN 0 AND 32), -- how many first bits of a uid name a range
+    at         bigint      NOT NULL DEFAULT 0, -- the next range
+    objects    bigint      NOT NULL DEFAULT 0, -- in the region that has more
+    compared   bigint      NOT NULL DEFAULT 0, -- objects of the peer, and copies, whichever were more in a range
+    differed   bigint      NOT NULL DEFAULT 0,
+    written    bigint      NOT NULL DEFAULT 0,
+    removed    bigint      NOT NULL DEFAULT 0,
+    lost       bigint      NOT NULL DEFAULT 0,
+    waiting    bigint      NOT NULL DEFAULT 0, -- set aside
+    wanted_at  timestamptz NOT NULL DEFAULT now(),
+    started_at timestamptz,
+    moved_at   timestamptz,
+    ended_at   timestamptz
+);
+
+-- States of objects that their owner does not know: after a restore, or a claim by force, it continues from an earlier
+-- place. They were replaced by what the owner has. One without an object was a deletion.
+CREATE TABLE lost_writes (
+    id          bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    peer        text        NOT NULL,
+    region      text        NOT NULL,
+    kind        text        NOT NULL,
+    scope       text        NOT NULL,
+    name        text        NOT NULL,
+    owner_epoch bigint      NOT NULL,
+    number      bigint      NOT NULL,
+    reason      text        NOT NULL,
+    object      jsonb,
+    at          timestamptz NOT NULL DEFAULT now()
 );
 
 -- Policies over objects: which service of its project an object belongs to, and how far a changed policy is applied.
@@ -153,3 +195,20 @@ SELECT c.kind, c.name, c.project, c.spec FROM copies c
 WHERE c.kind IN ('organization', 'project', 'service') AND c.scope = ''
   AND NOT EXISTS (SELECT FROM objects o WHERE o.kind = c.kind AND o.scope = '' AND o.name = c.name)
   AND NOT EXISTS (SELECT FROM copies d WHERE d.kind = c.kind AND d.scope = '' AND d.name = c.name AND d.region <> c.region);
+
+-- What two regions compare of an object: 16 bytes of its name, version and content. It is the same wherever that is.
+CREATE FUNCTION copy_sum(c copies) RETURNS bytea LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+SELECT substr(sha256(convert_to(concat_ws(E'\n', c.region, c.kind, c.scope, c.name, c.owner_epoch, c.number, c.uid, c.project, c.service,
+    c.labels, c.generation, c.spec, c.syncing, c.created_by, extract(epoch FROM c.created_at), extract(epoch FROM c.updated_at),
+    coalesce(extract(epoch FROM c.deleting_since), 0)), 'UTF8')), 1, 16)
+$$;
+
+-- Every object that regions share as the table of copies has it, with the region that owns it.
+CREATE VIEW shared AS
+SELECT (SELECT r.name FROM region r) AS region, o.kind, o.scope, o.name, o.syncing ->> 'owningRegion' AS owner, o.owner_epoch,
+    greatest(o.resource_version, o.refreshed) AS number, o.uid, o.project, o.service,
+    CASE WHEN o.labels = 'null' THEN '{}' ELSE o.labels END AS labels, o.generation, o.spec, o.syncing, o.created_by, o.created_at, o.updated_at,
+    o.deleting_since, o.resource_version AS event
+FROM objects o
+UNION ALL
+SELECT c.* FROM copies c;

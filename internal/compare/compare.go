@@ -1,0 +1,325 @@
+package compare
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+
+	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// copyStore has the copies, and how far each comparison is.
+type copyStore interface {
+	// BeginSync gives a turn that is done when no comparison is wanted, and one that waits with the reason.
+	BeginSync(ctx context.Context, v fleet.SyncVisit) (fleet.SyncPlace, fleet.SyncTurn, error)
+	// SplitSync has the comparison begin again with smaller ranges.
+	SplitSync(ctx context.Context, at fleet.SyncPlace, bits int, objects int64) error
+	FinishSync(ctx context.Context, peer fleet.RegionName) (fleet.SyncTurn, error)
+	LeaveSync(ctx context.Context, peer fleet.RegionName) error
+	CountHeld(ctx context.Context, peer fleet.RegionName) (int64, error)
+	HeldSums(ctx context.Context, peer fleet.RegionName, in []fleet.UIDRange) ([]fleet.CopySum, error)
+	// ApplyCompared is stale if the comparison is elsewhere by now.
+	ApplyCompared(ctx context.Context, in fleet.ComparedSet) (fleet.ComparedApplied, error)
+}
+
+// Peers are the other regions.
+type Peers interface {
+	// Allowed and Post return not_found for a region that is not a peer, or is disabled.
+	Allowed(ctx context.Context, peer fleet.RegionName) error
+	// Post sends a question to a peer.
+	Post(ctx context.Context, peer fleet.RegionName, path string, question []byte) (io.ReadCloser, error)
+}
+
+// Comparer compares the copies of this region with their owners.
+type Comparer struct {
+	Store copyStore
+	Peers Peers
+}
+
+// Page compares the next ranges, and says how far the comparison is. All that a page did is stored with its end; one that is
+// killed is repeated.
+func (c *Comparer) Page(ctx context.Context, v fleet.SyncVisit) (fleet.SyncTurn, error) {
+	at, turn, err := c.Store.BeginSync(ctx, v)
+	if err != nil || turn.Done {
+		return turn, err
+	}
+	p := &page{Comparer: c, at: at}
+	if err = c.Peers.Allowed(ctx, v.Peer); err == nil && turn.Waits == "" {
+		err = p.run(ctx)
+	}
+	switch kind := fleet.KindOf(err); {
+	case kind == fleet.NotFound:
+		return fleet.SyncTurn{Left: true, Done: true}, c.Store.LeaveSync(ctx, v.Peer)
+	case err == nil && turn.Waits != "":
+		return turn, nil
+	case kind == fleet.Unavailable || kind == fleet.Communication:
+		turn.Waits = err.Error()
+		return turn, nil
+	case err != nil:
+		return turn, err
+	}
+	turn.At, turn.Ranges = p.to, p.at.Ranges()
+	turn.Add(p.counts)
+	if p.to == p.at.Ranges() {
+		return c.Store.FinishSync(ctx, v.Peer)
+	}
+	return turn, nil
+}
+
+// page is some ranges under way.
+type page struct {
+	*Comparer
+	at fleet.SyncPlace
+	to int64
+
+	held    map[fleet.CopyKey]fleet.CopyVersion // before the owner was asked
+	fetched map[fleet.CopyKey]bool
+	doubt   []fleet.CopyAsked
+	set     []fleet.CopyChange
+	bytes   int
+	counts  fleet.SyncCounts // of all sets
+	next    fleet.SyncCounts // that the last set stores
+}
+
+const (
+	applyAtOnce = 500
+	applyBytes  = 8 << 20
+)
+
+func (p *page) run(ctx context.Context) error {
+	if p.at.Bits == 0 {
+		if err := p.measure(ctx); err != nil {
+			return err
+		}
+	}
+	p.to = min(p.at.At+rangesAtOnce, p.at.Ranges())
+	held, differ, err := p.compare(ctx)
+	if err != nil {
+		return err
+	}
+	if differ.Crowded {
+		p.to = 0
+		return p.Store.SplitSync(ctx, p.at, p.at.Bits+2, p.at.Objects)
+	}
+	p.next.Compared = max(int64(len(held)), differ.Objects)
+	if len(differ.Ranges) > 0 {
+		if err := p.repair(ctx, held, differ.Ranges); err != nil {
+			return err
+		}
+	}
+	return p.apply(ctx, p.to)
+}
+
+// measure chooses the size of ranges by the region that has more.
+func (p *page) measure(ctx context.Context) error {
+	var all differing
+	if err := p.ask(ctx, PathSums, sums{Format: format}, &all); err != nil {
+		return err
+	}
+	held, err := p.Store.CountHeld(ctx, p.at.Peer)
+	if err != nil {
+		return err
+	}
+	p.at.Objects = max(held, all.Objects)
+	p.at.Bits = bitsFor(p.at.Objects)
+	return p.Store.SplitSync(ctx, p.at, p.at.Bits, p.at.Objects)
+}
+
+// compare reads what is here, and then asks the owner what differs.
+func (p *page) compare(ctx context.Context) (held []fleet.CopySum, differ differing, err error) {
+	n := p.to - p.at.At
+	if held, err = p.Store.HeldSums(ctx, p.at.Peer, []fleet.UIDRange{uids(p.at.Bits, p.at.At, n)}); err != nil {
+		return nil, differ, err
+	}
+	q := sums{Format: format, Bits: p.at.Bits, First: p.at.At}
+	for _, in := range split(held, p.at.Bits, p.at.At, n) {
+		q.Sums = append(q.Sums, sumOfRange(in)...)
+	}
+	return held, differ, p.ask(ctx, PathSums, q, &differ)
+}
+
+// repair fetches what is not here as the owner has it, and asks about what the owner does not have as it is here.
+func (p *page) repair(ctx context.Context, held []fleet.CopySum, ranges []sumsOf) error {
+	p.held, p.fetched = map[fleet.CopyKey]fleet.CopyVersion{}, map[fleet.CopyKey]bool{}
+	here := map[[shortSum]byte]bool{}
+	for _, s := range held {
+		p.held[s.Key] = s.Version
+		here[[shortSum]byte(s.Sum)] = true
+	}
+	there := map[int64]map[[shortSum]byte]bool{} // of the ranges that differ
+	want := wanted{Bits: p.at.Bits}
+	for _, r := range ranges {
+		if r.Range < p.at.At || r.Range >= p.to || len(r.Sums)%shortSum != 0 {
+			return fleet.Errorf(fleet.Communication, "region %s answers about other ranges than it was asked for", p.at.Peer)
+		}
+		there[r.Range] = map[[shortSum]byte]bool{}
+		if missing := r.without(here, there[r.Range]); len(missing) > 0 {
+			want.Ranges = append(want.Ranges, sumsOf{r.Range, missing})
+			p.next.Differed += int64(len(missing) / shortSum)
+		}
+	}
+	if len(want.Ranges) > 0 {
+		if err := p.take(ctx, PathObjects, want, 0); err != nil {
+			return err
+		}
+	}
+	if err := p.askNamed(ctx, p.surplus(held, there)); err != nil {
+		return err
+	}
+	if err := p.apply(ctx, p.at.At); err != nil { // which tells what is in doubt
+		return err
+	}
+	doubt := p.doubt
+	for _, d := range doubt {
+		p.held[d.Key] = d.Version
+	}
+	return p.askNamed(ctx, doubt)
+}
+
+// without gives the sums that are not here, and notes all of them.
+func (r sumsOf) without(here, all map[[shortSum]byte]bool) (missing []byte) {
+	for i := 0; i < len(r.Sums); i += shortSum {
+		sum := [shortSum]byte(r.Sums[i:])
+		all[sum] = true
+		if !here[sum] {
+			missing = append(missing, sum[:]...)
+		}
+	}
+	return missing
+}
+
+// surplus are copies in ranges that differ that the owner has not like this, and did not send.
+func (p *page) surplus(held []fleet.CopySum, there map[int64]map[[shortSum]byte]bool) (out []fleet.CopyAsked) {
+	for _, s := range held {
+		if in := there[rangeOf(s.UID, p.at.Bits)]; in != nil && !in[[shortSum]byte(s.Sum)] && !p.fetched[s.Key] {
+			out = append(out, fleet.CopyAsked{Key: s.Key, Version: s.Version})
+		}
+	}
+	p.next.Differed += int64(len(out))
+	return out
+}
+
+// askNamed asks the owner by name, so that nothing is removed because it was missing in an answer (M33).
+func (p *page) askNamed(ctx context.Context, all []fleet.CopyAsked) error {
+	for len(all) > 0 {
+		n := min(len(all), namedAtOnce)
+		q := named{Objects: make([]askedOf, n)}
+		for i, a := range all[:n] {
+			q.Objects[i] = askedFor(a)
+		}
+		if err := p.take(ctx, PathNamed, q, n); err != nil {
+			return err
+		}
+		all = all[n:]
+	}
+	return nil
+}
+
+// apply writes what was told, and moves the comparison to a range.
+func (p *page) apply(ctx context.Context, to int64) error {
+	if len(p.set) == 0 && to == p.at.At {
+		return nil
+	}
+	set := fleet.ComparedSet{Place: p.at, Changes: p.set, To: to}
+	if to != p.at.At { // a page that is repeated counts once
+		set.Counts = p.next
+	}
+	done, err := p.Store.ApplyCompared(ctx, set)
+	if err != nil {
+		return err
+	}
+	p.counts.Add(done.SyncCounts)
+	p.doubt = append(p.doubt, done.Doubtful...)
+	p.set, p.bytes = nil, 0
+	return nil
+}
+
+const (
+	maxAnswer = 1 << 20 // of sums, in bytes
+	maxLine   = 16 << 20
+)
+
+func (p *page) post(ctx context.Context, path string, question any) (io.ReadCloser, error) {
+	raw, err := json.Marshal(question)
+	if err != nil {
+		return nil, fleet.Errorf(fleet.Internal, "write a question: %w", err)
+	}
+	return p.Peers.Post(ctx, p.at.Peer, path, raw)
+}
+
+// ask sends a question that one document answers.
+func (p *page) ask(ctx context.Context, path string, question, answer any) error {
+	ctx, cancel := context.WithTimeout(ctx, answerLimit)
+	defer cancel()
+	body, err := p.post(ctx, path, question)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = body.Close() }() // it was read
+	raw, err := io.ReadAll(io.LimitReader(body, maxAnswer))
+	if err == nil {
+		err = json.Unmarshal(raw, answer)
+	}
+	if err != nil {
+		return p.broken(err)
+	}
+	return nil
+}
+
+func (p *page) broken(err error) error {
+	return fleet.Errorf(fleet.Communication, "read the answer of region %s: %w", p.at.Peer, err)
+}
+
+// take applies the lines of an answer, as many as there are to be (0 for any number). One that is cut off is read as far as
+// it goes, and asked for again.
+func (p *page) take(ctx context.Context, path string, question any, lines int) error {
+	ctx, cancel := context.WithTimeout(ctx, answerLimit)
+	defer cancel()
+	body, err := p.post(ctx, path, question)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = body.Close() }() // it was read
+	in := bufio.NewScanner(body)
+	in.Buffer(make([]byte, 0, 64<<10), maxLine)
+	count := int64(0)
+	for in.Scan() {
+		var t told
+		if err := json.Unmarshal(bytes.TrimSpace(in.Bytes()), &t); err != nil {
+			return p.broken(err)
+		}
+		if t.Type == api.WatchSnapshotSize {
+			if t.Count != count || lines > 0 && count != int64(lines) {
+				return fleet.Errorf(fleet.Communication, "region %s answers %d lines, and says %d", p.at.Peer, count, t.Count)
+			}
+			return nil
+		}
+		count++
+		if err := p.line(ctx, t, len(in.Bytes())); err != nil {
+			return err
+		}
+	}
+	if err := in.Err(); err != nil {
+		return p.broken(err)
+	}
+	return p.broken(io.ErrUnexpectedEOF)
+}
+
+func (p *page) line(ctx context.Context, t told, size int) error {
+	change, err := t.change(p.at.Peer)
+	if err != nil {
+		return p.broken(err)
+	}
+	if version, is := p.held[change.Key]; is {
+		change.Seen = &version
+	}
+	p.fetched[change.Key] = true
+	p.set, p.bytes = append(p.set, change), p.bytes+size
+	if len(p.set) < applyAtOnce && p.bytes < applyBytes {
+		return nil
+	}
+	return p.apply(ctx, p.at.At)
+}

@@ -1,0 +1,180 @@
+package compare
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
+)
+
+// ownerStore has what this region owns.
+type ownerStore interface {
+	// SharedSums and SharedByUID give only what the peer is to have.
+	SharedSums(ctx context.Context, peer fleet.RegionName, in []fleet.UIDRange) ([]fleet.CopySum, error)
+	SharedByUID(ctx context.Context, peer fleet.RegionName, uids []string) ([]fleet.Object, error)
+	CountShared(ctx context.Context, peer fleet.RegionName) (int64, error)
+	AnswerFor(ctx context.Context, peer fleet.RegionName, asked []fleet.CopyAsked) ([]fleet.CopyChange, error)
+}
+
+// Owner answers peers that compare their copies.
+type Owner struct {
+	Store ownerStore
+	// Caller is the peer that sent a request.
+	Caller func(ctx context.Context) fleet.RegionName
+	// View shows a whole object.
+	View func(fleet.Object) api.Object
+	Now  func() time.Time
+}
+
+const (
+	maxQuestion = 1 << 20 // bytes
+	answerLimit = time.Minute
+	objectsRead = 200 // at a time
+)
+
+// Mount mounts the answers.
+func (o *Owner) Mount(handle func(pattern string, h http.Handler)) {
+	handle("POST "+PathSums, answering(o, (*Owner).sums))
+	handle("POST "+PathObjects, answering(o, (*Owner).objects))
+	handle("POST "+PathNamed, answering(o, (*Owner).named))
+}
+
+type question interface{ Validate() error }
+
+// answering reads a question, and answers it. After the first byte an answer can only break off.
+func answering[Q question](o *Owner, answer func(*Owner, context.Context, fleet.RegionName, Q, *lines) error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), answerLimit)
+		defer cancel()
+		limit := http.NewResponseController(w).SetWriteDeadline
+		_ = limit(o.Now().Add(answerLimit))       // not every writer has one
+		defer func() { _ = limit(time.Time{}) }() // the connection may serve more
+		var in Q
+		raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxQuestion))
+		if err == nil {
+			err = json.Unmarshal(raw, &in)
+		}
+		if err != nil {
+			err = fleet.Errorf(fleet.Invalid, "read the question: %w", err)
+		} else if err = in.Validate(); err == nil {
+			out := &lines{w: w}
+			if err = answer(o, ctx, o.Caller(ctx), in, out); out.begun && err != nil {
+				panic(http.ErrAbortHandler) //nolint:forbidigo // the way to break off an answer
+			}
+		}
+		if err != nil {
+			serve.WriteProblem(w, serve.ProblemFor(err))
+		}
+	})
+}
+
+// lines writes JSON lines.
+type lines struct {
+	w     io.Writer
+	begun bool
+	count int64
+}
+
+func (l *lines) write(v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return fleet.Errorf(fleet.Internal, "write the answer: %w", err)
+	}
+	l.begun = true
+	l.count++
+	_, err = l.w.Write(append(b, '\n'))
+	return err
+}
+
+func (l *lines) end() error {
+	return l.write(told{WatchLine: api.WatchLine{Type: api.WatchSnapshotSize, Count: l.count}})
+}
+
+func (o *Owner) sums(ctx context.Context, peer fleet.RegionName, in sums, out *lines) error {
+	ranges := int64(len(in.Sums) / wholeSum)
+	if ranges == 0 {
+		n, err := o.Store.CountShared(ctx, peer)
+		if err != nil {
+			return err
+		}
+		return out.write(differing{Objects: n})
+	}
+	all, err := o.Store.SharedSums(ctx, peer, []fleet.UIDRange{uids(in.Bits, in.First, ranges)})
+	if err != nil {
+		return err
+	}
+	answer := differing{Objects: int64(len(all))}
+	for i, have := range split(all, in.Bits, in.First, ranges) {
+		if bytes.Equal(sumOfRange(have), in.Sums[i*wholeSum:(i+1)*wholeSum]) {
+			continue
+		}
+		if len(have) > tooMany && in.Bits < maxBits {
+			return out.write(differing{Crowded: true})
+		}
+		d := sumsOf{Range: in.First + int64(i)}
+		for _, s := range have {
+			d.Sums = append(d.Sums, s.Sum[:shortSum]...)
+		}
+		answer.Ranges = append(answer.Ranges, d)
+	}
+	return out.write(answer)
+}
+
+// objects sends those that are wanted, as far as they are still what they were.
+func (o *Owner) objects(ctx context.Context, peer fleet.RegionName, in wanted, out *lines) error {
+	want := map[[shortSum]byte]bool{}
+	var ranges []fleet.UIDRange
+	for _, r := range in.Ranges {
+		ranges = append(ranges, uids(in.Bits, r.Range, 1))
+		for i := 0; i < len(r.Sums); i += shortSum {
+			want[[shortSum]byte(r.Sums[i:])] = true
+		}
+	}
+	all, err := o.Store.SharedSums(ctx, peer, ranges)
+	if err != nil {
+		return err
+	}
+	var ids []string
+	for _, s := range all {
+		if want[[shortSum]byte(s.Sum)] {
+			ids = append(ids, s.UID)
+		}
+	}
+	for len(ids) > 0 {
+		n := min(len(ids), objectsRead)
+		objects, err := o.Store.SharedByUID(ctx, peer, ids[:n])
+		if err != nil {
+			return err
+		}
+		for i := range objects {
+			if err := out.write(toldOf(fleet.CopyChange{Version: objects[i].Version, Object: &objects[i]}, o.View)); err != nil {
+				return err
+			}
+		}
+		ids = ids[n:]
+	}
+	return out.end()
+}
+
+func (o *Owner) named(ctx context.Context, peer fleet.RegionName, in named, out *lines) error {
+	asked := make([]fleet.CopyAsked, len(in.Objects))
+	for i, a := range in.Objects {
+		asked[i] = a.asked()
+	}
+	answers, err := o.Store.AnswerFor(ctx, peer, asked)
+	if err != nil {
+		return err
+	}
+	for _, c := range answers {
+		if err := out.write(toldOf(c, o.View)); err != nil {
+			return err
+		}
+	}
+	return out.end()
+}

@@ -1,0 +1,208 @@
+package compare
+
+import (
+	"crypto/sha256"
+	"fmt"
+
+	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/watch"
+)
+
+// The paths that peers serve to each other.
+const (
+	PathSums    = "/peer/v1/compare"
+	PathObjects = "/peer/v1/compare/objects"
+	PathNamed   = "/peer/v1/compare/named"
+)
+
+const (
+	// format is that of the sums; a region of another one cannot be compared with.
+	format = 1
+	// perRange is how many objects a range is to have.
+	perRange = 32
+	// tooMany is how many objects of a range cause smaller ranges.
+	tooMany = 64 * perRange
+	// rangesAtOnce is how many ranges are one page.
+	rangesAtOnce = 128
+	// namedAtOnce is how many objects are named in one question.
+	namedAtOnce = 500
+	// maxBits keeps ranges apart that have next to nothing in them.
+	maxBits = 24
+	// wholeSum is the size of the sum of a range, shortSum that of an object as the owner sends it, both in bytes.
+	wholeSum = 16
+	shortSum = 8
+)
+
+// sums asks for what differs in consecutive ranges. Without Sums it asks for the number of objects.
+type sums struct {
+	Format int    `json:"format"`
+	Bits   int    `json:"bits,omitempty"`
+	First  int64  `json:"first,omitempty"`
+	Sums   []byte `json:"sums,omitempty"`
+}
+
+// Validate refuses what no region asks.
+func (s sums) Validate() error {
+	ranges := int64(len(s.Sums) / wholeSum)
+	switch {
+	case s.Format != format:
+		return fleet.Errorf(fleet.Invalid, "sums of format %d: want %d", s.Format, format).At("/format").WithHint("upgrade the older region")
+	case len(s.Sums)%wholeSum != 0 || ranges > rangesAtOnce:
+		return fleet.Errorf(fleet.Invalid, "want at most %d sums of %d bytes", rangesAtOnce, wholeSum).At("/sums")
+	case ranges > 0 && (s.Bits < 1 || s.Bits > maxBits || s.First < 0 || s.First+ranges > 1<<s.Bits):
+		return fleet.Errorf(fleet.Invalid, "want 1 to %d bits, and ranges within them", maxBits).At("/bits")
+	}
+	return nil
+}
+
+// differing is what the owner has in ranges that differ.
+type differing struct {
+	// Objects is how many there are in the ranges; in all, if no range was asked for.
+	Objects int64 `json:"objects"`
+	// Crowded: a range has so many objects that smaller ranges are better.
+	Crowded bool     `json:"crowded,omitempty"`
+	Ranges  []sumsOf `json:"ranges,omitempty"`
+}
+
+// sumsOf are the short sums of objects in one range.
+type sumsOf struct {
+	Range int64  `json:"range"`
+	Sums  []byte `json:"sums,omitempty"`
+}
+
+// wanted asks for objects by their short sums.
+type wanted struct {
+	Bits   int      `json:"bits"`
+	Ranges []sumsOf `json:"ranges"`
+}
+
+// Validate refuses what no region asks.
+func (w wanted) Validate() error {
+	if len(w.Ranges) > rangesAtOnce {
+		return fleet.Errorf(fleet.Invalid, "%d ranges: want at most %d", len(w.Ranges), rangesAtOnce).At("/ranges")
+	}
+	for _, r := range w.Ranges {
+		if w.Bits < 1 || w.Bits > maxBits || r.Range < 0 || r.Range >= 1<<w.Bits || len(r.Sums)%shortSum != 0 {
+			return fleet.Errorf(fleet.Invalid, "invalid range or sums").At("/ranges")
+		}
+	}
+	return nil
+}
+
+// named asks what became of objects.
+type named struct {
+	Objects []askedOf `json:"objects"`
+}
+
+// askedOf is an object by name, and the state that is known of it.
+type askedOf struct {
+	Region     string `json:"region"`
+	Kind       string `json:"kind"`
+	Scope      string `json:"scope,omitempty"`
+	Name       string `json:"name"`
+	OwnerEpoch int64  `json:"ownerEpoch"`
+	Number     int64  `json:"number"`
+}
+
+// Validate refuses what no region asks.
+func (n named) Validate() error {
+	if len(n.Objects) > namedAtOnce {
+		return fleet.Errorf(fleet.Invalid, "%d objects: want at most %d", len(n.Objects), namedAtOnce).At("/objects")
+	}
+	for _, o := range n.Objects {
+		for _, name := range []string{o.Region, o.Kind, o.Scope, o.Name} {
+			if err := fleet.ValidateName("/objects", name); err != nil && (name != "" || o.Name == "") {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (a askedOf) asked() fleet.CopyAsked {
+	return fleet.CopyAsked{
+		Key: fleet.CopyKey{
+			Region: fleet.RegionName(a.Region), ObjectKey: fleet.ObjectKey{Kind: fleet.ObjectKind(a.Kind), Scope: a.Scope, Name: a.Name},
+		},
+		Version: fleet.CopyVersion{OwnerEpoch: a.OwnerEpoch, Number: a.Number},
+	}
+}
+
+func askedFor(a fleet.CopyAsked) askedOf {
+	return askedOf{string(a.Key.Region), string(a.Key.Kind), a.Key.Scope, a.Key.Name, a.Version.OwnerEpoch, a.Version.Number}
+}
+
+// told is a line of an answer: an object as it is, or how it ended; the last one is the number of lines before it.
+type told struct {
+	api.WatchLine
+	// End and MovedTo are of an object that ended, which As names.
+	End     fleet.CopyEnd `json:"end,omitempty"`
+	MovedTo string        `json:"movedTo,omitempty"`
+	As      *askedOf      `json:"as,omitempty"`
+}
+
+func (t told) change(peer fleet.RegionName) (fleet.CopyChange, error) {
+	if t.As == nil {
+		return watch.ChangeOf(peer, t.WatchLine)
+	}
+	a := t.As.asked()
+	return fleet.CopyChange{Key: a.Key, Version: a.Version, End: t.End, MovedTo: fleet.RegionName(t.MovedTo)}, nil
+}
+
+func toldOf(c fleet.CopyChange, view func(fleet.Object) api.Object) told {
+	if c.Object == nil {
+		as := askedFor(fleet.CopyAsked{Key: c.Key, Version: c.Version})
+		return told{WatchLine: api.WatchLine{Type: api.WatchGone}, End: c.End, MovedTo: string(c.MovedTo), As: &as}
+	}
+	o := view(*c.Object)
+	return told{WatchLine: api.WatchLine{
+		Type: api.WatchObject, Region: string(c.Object.Region), OwnerEpoch: c.Version.OwnerEpoch, Number: c.Version.Number, Object: &o,
+	}}
+}
+
+// uids are those of a number of ranges.
+func uids(bits int, first, ranges int64) fleet.UIDRange {
+	shift := 32 - bits
+	from, to := first<<shift, (first+ranges)<<shift-1
+	return fleet.UIDRange{
+		First: fmt.Sprintf("%08x-0000-0000-0000-000000000000", from), Last: fmt.Sprintf("%08x-ffff-ffff-ffff-ffffffffffff", to),
+	}
+}
+
+// rangeOf is the range of a uid.
+func rangeOf(uid string, bits int) int64 {
+	var first uint32
+	if _, err := fmt.Sscanf(uid[:8], "%08x", &first); err != nil {
+		return 0 // Postgres gives no other uids
+	}
+	return int64(first >> (32 - bits))
+}
+
+// split sorts objects into consecutive ranges.
+func split(all []fleet.CopySum, bits int, first, ranges int64) [][]fleet.CopySum {
+	out := make([][]fleet.CopySum, ranges)
+	for _, s := range all {
+		at := rangeOf(s.UID, bits) - first
+		out[at] = append(out[at], s)
+	}
+	return out
+}
+
+// sumOfRange is the sum of what is in a range, in the order of uids.
+func sumOfRange(in []fleet.CopySum) []byte {
+	h := sha256.New()
+	for _, s := range in {
+		h.Write(s.Sum)
+	}
+	return h.Sum(nil)[:wholeSum]
+}
+
+// bitsFor is how many bits make ranges of the right size.
+func bitsFor(objects int64) int {
+	bits := 1
+	for bits < maxBits && objects>>bits > perRange {
+		bits++
+	}
+	return bits
+}

@@ -1,0 +1,260 @@
+package copies
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/holdfast-io/holdfast/internal/decide"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/db"
+)
+
+// SharedSums gives the sums of what this region owns and a peer is to have, in ranges of uids and in their order.
+func (s *Store) SharedSums(ctx context.Context, peer fleet.RegionName, in []fleet.UIDRange) ([]fleet.CopySum, error) {
+	froms, tos := ends(in)
+	rows, err := s.Q.SharedSums(ctx, db.SharedSumsParams{Froms: froms, Tos: tos, Owner: s.Region, Region: string(peer)})
+	out := make([]fleet.CopySum, len(rows))
+	for i, r := range rows {
+		out[i] = sumOf(db.HeldSumsRow(r))
+	}
+	return out, postgres.Failed("read what is to be compared", err)
+}
+
+// HeldSums gives the sums of what this region has of a peer's objects, in ranges of uids and in their order.
+func (s *Store) HeldSums(ctx context.Context, peer fleet.RegionName, in []fleet.UIDRange) ([]fleet.CopySum, error) {
+	froms, tos := ends(in)
+	rows, err := s.Q.HeldSums(ctx, db.HeldSumsParams{Froms: froms, Tos: tos, Owner: string(peer)})
+	out := make([]fleet.CopySum, len(rows))
+	for i, r := range rows {
+		out[i] = sumOf(r)
+	}
+	return out, postgres.Failed("read what is to be compared", err)
+}
+
+func ends(in []fleet.UIDRange) (froms, tos []string) {
+	for _, r := range in {
+		froms, tos = append(froms, r.First), append(tos, r.Last)
+	}
+	return froms, tos
+}
+
+func sumOf(r db.HeldSumsRow) fleet.CopySum {
+	return fleet.CopySum{
+		UID: r.Uid, Sum: r.Sum, Version: fleet.CopyVersion{OwnerEpoch: r.OwnerEpoch, Number: r.Number},
+		Key: fleet.CopyKey{Region: fleet.RegionName(r.Region), ObjectKey: fleet.ObjectKey{Kind: fleet.ObjectKind(r.Kind), Scope: r.Scope, Name: r.Name}},
+	}
+}
+
+// CountShared counts what this region owns and a peer is to have.
+func (s *Store) CountShared(ctx context.Context, peer fleet.RegionName) (int64, error) {
+	n, err := s.Q.CountShared(ctx, db.CountSharedParams{Owner: s.Region, Region: string(peer)})
+	return n, postgres.Failed("count what is to be compared", err)
+}
+
+// CountHeld counts what this region has of a peer's objects.
+func (s *Store) CountHeld(ctx context.Context, peer fleet.RegionName) (int64, error) {
+	n, err := s.Q.CountCopies(ctx, string(peer))
+	return n, postgres.Failed("count copies", err)
+}
+
+// SharedByUID reads objects that this region owns and a peer is to have; others are missing.
+func (s *Store) SharedByUID(ctx context.Context, peer fleet.RegionName, uids []string) ([]fleet.Object, error) {
+	if len(uids) == 0 {
+		return nil, nil
+	}
+	rows, err := s.Q.SharedByUid(ctx, db.SharedByUidParams{Uids: uids, Owner: s.Region, Region: string(peer)})
+	out := make([]fleet.Object, len(rows))
+	for i, r := range rows {
+		out[i] = copyOf(db.Copy(r))
+	}
+	return out, postgres.Failed("read what is compared", err)
+}
+
+// AnswerFor says what became of objects that a peer names with the state that it has of each: the state as it is now, or how
+// it ended. The versions of ends that left no trace are the peer's own.
+func (s *Store) AnswerFor(ctx context.Context, peer fleet.RegionName, asked []fleet.CopyAsked) ([]fleet.CopyChange, error) {
+	c := columnsOf(namesOf(asked))
+	rows, err := s.Q.Known(ctx, db.KnownParams{Asker: string(peer), Regions: c.regions, Kinds: c.kinds, Scopes: c.scopes, Names: c.names})
+	if err != nil {
+		return nil, postgres.Failed("look for objects", err)
+	}
+	known := make(map[fleet.CopyKey]db.KnownRow, len(rows))
+	var uids []string
+	for _, r := range rows {
+		key := fleet.CopyKey{Region: fleet.RegionName(r.Region), ObjectKey: fleet.ObjectKey{Kind: fleet.ObjectKind(r.Kind), Scope: r.Scope, Name: r.Name}}
+		known[key] = r
+		if r.Shared && r.Owner == s.Region {
+			uids = append(uids, r.Uid)
+		}
+	}
+	objects, err := s.SharedByUID(ctx, peer, uids)
+	if err != nil {
+		return nil, err
+	}
+	now := make(map[fleet.CopyKey]*fleet.Object, len(objects))
+	for i := range objects {
+		now[keyOf(objects[i])] = &objects[i]
+	}
+	out := make([]fleet.CopyChange, len(asked))
+	for i, a := range asked {
+		if o := now[a.Key]; o != nil {
+			out[i] = fleet.CopyChange{Key: a.Key, Version: o.Version, Object: o}
+			continue
+		}
+		if out[i], err = s.end(ctx, a, known[a.Key]); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// end says how what is not shared any more went.
+func (s *Store) end(ctx context.Context, a fleet.CopyAsked, r db.KnownRow) (fleet.CopyChange, error) {
+	out := fleet.CopyChange{Key: a.Key, Version: fleet.CopyVersion{OwnerEpoch: r.OwnerEpoch, Number: r.Number}}
+	switch {
+	case r.Owner != "" && r.Owner != s.Region:
+		out.End, out.MovedTo = fleet.CopyMoved, fleet.RegionName(r.Owner)
+		return out, nil
+	case r.Owner != "": // also one whose share ended while it was read
+		out.End = fleet.CopyRemoved
+		return out, nil
+	case r.Number > 0:
+		out.End = fleet.CopyDeleted
+		return out, nil
+	}
+	out.Version = a.Version
+	n, err := s.Q.FeedNumbers(ctx, fleet.EraOf(a.Version.Number))
+	if err != nil {
+		return out, postgres.Failed("read the feed", err)
+	}
+	switch {
+	case a.Version.Number <= n.Kept:
+		out.End = fleet.CopyDeleted
+	case n.EraEnded && a.Version.Number > n.EraEnd:
+		out.End = fleet.CopyUndone
+	default:
+		out.End = fleet.CopyUnknown
+	}
+	return out, nil
+}
+
+func namesOf(asked []fleet.CopyAsked) []fleet.CopyKey {
+	out := make([]fleet.CopyKey, len(asked))
+	for i, a := range asked {
+		out[i] = a.Key
+	}
+	return out
+}
+
+// ApplyCompared writes what the owner of objects answered, and moves the comparison on, in one transaction. It is stale if the
+// comparison is elsewhere by now.
+func (s *Store) ApplyCompared(ctx context.Context, in fleet.ComparedSet) (fleet.ComparedApplied, error) {
+	var out fleet.ComparedApplied
+	err := s.Tx(ctx, "apply what was compared with region "+string(in.Place.Peer), func(q *db.Queries) error {
+		at, err := s.syncPlace(ctx, q, in.Place.Peer)
+		if err != nil {
+			return err
+		}
+		if at.Pass != in.Place.Pass || at.At != in.Place.At || at.Bits != in.Place.Bits {
+			return fleet.Errorf(fleet.Stale, "the comparison with region %s is elsewhere now", in.Place.Peer)
+		}
+		a := &applying{s: s, q: q, self: fleet.RegionName(s.Region), peer: in.Place.Peer}
+		a.compared = &decide.Removals{Accept: at.Accept, Left: removalCap(at.Objects) - at.Removed}
+		if err := a.run(ctx, in.Changes); err != nil {
+			return err
+		}
+		counts := in.Counts
+		counts.Add(fleet.SyncCounts{
+			Written: int64(a.done.Written), Removed: a.removed, Lost: int64(len(a.lost)), Waiting: int64(a.done.Refused),
+		})
+		out = fleet.ComparedApplied{SyncCounts: counts, Doubtful: a.doubtful}
+		return postgres.Failed("move the comparison", q.MoveSync(ctx, db.MoveSyncParams{
+			Peer: string(in.Place.Peer), At: in.To, Compared: counts.Compared, Differed: counts.Differed, Written: counts.Written,
+			Removed: counts.Removed, Lost: counts.Lost, Waiting: counts.Waiting,
+		}))
+	})
+	return out, err
+}
+
+// removalCap is how many copies one comparison takes away without an operator, for a number of objects: a tenth, and not
+// fewer than 100.
+func removalCap(objects int64) int64 { return max(objects/10, 100) }
+
+// remove bounds what a comparison takes away.
+func (a *applying) remove(ctx context.Context, c fleet.CopyChange) (decide.CopyStep, string, error) {
+	held, copied := a.copies[c.Key]
+	if !copied {
+		return decide.CopyEnd, "gone", nil
+	}
+	bound := *a.compared
+	bound.Left -= a.removed
+	bound.Explained = func() (bool, error) {
+		governed, err := a.s.Govern(ctx, a.q, &held)
+		if err != nil {
+			return false, err
+		}
+		var next fleet.Syncing
+		err = json.Unmarshal(governed[0].Syncing, &next)
+		return !next.In(a.self), postgres.Failed("compute syncing", err)
+	}
+	step, rule, err := decide.Remove(c.End, bound)
+	if step == decide.CopyEnd {
+		a.removed++
+	}
+	return step, rule, err
+}
+
+// lost is a state that its owner does not know.
+type lost struct {
+	Region     fleet.RegionName `json:"region"`
+	Kind       fleet.ObjectKind `json:"kind"`
+	Scope      string           `json:"scope"`
+	Name       string           `json:"name"`
+	OwnerEpoch int64            `json:"owner_epoch"`
+	Number     int64            `json:"number"`
+	Reason     string           `json:"reason"`
+	Object     *row             `json:"object,omitempty"`
+}
+
+// lose notes the state that a change replaces. A deletion that another deletion replaces is no loss.
+func (a *applying) lose(c fleet.CopyChange, rule string) {
+	held, copied := a.copies[c.Key]
+	if !copied && c.Object == nil {
+		return
+	}
+	version := a.held[c.Key].Version
+	l := lost{
+		Region: c.Key.Region, Kind: c.Key.Kind, Scope: c.Key.Scope, Name: c.Key.Name, OwnerEpoch: version.OwnerEpoch, Number: version.Number, Reason: rule,
+	}
+	if copied {
+		r := rowOf(a.held[c.Key].Owner, held)
+		l.Object = &r
+	}
+	a.lost = append(a.lost, l)
+}
+
+// list writes what is lost where an operator finds it.
+func (a *applying) list(ctx context.Context) error {
+	if len(a.lost) == 0 {
+		return nil
+	}
+	body, err := json.Marshal(a.lost)
+	if err != nil {
+		return postgres.Failed("list what is lost", err)
+	}
+	return postgres.Failed("list what is lost", a.q.PutLost(ctx, db.PutLostParams{Peer: string(a.peer), Rows: body}))
+}
+
+// move has another region answer for copies.
+func (a *applying) move(ctx context.Context) error {
+	if len(a.moved) == 0 {
+		return nil
+	}
+	c := columnsOf(keysOf(a.moved))
+	p := db.MoveCopiesParams{Regions: c.regions, Kinds: c.kinds, Scopes: c.scopes, Names: c.names, Peer: string(a.peer)}
+	for _, m := range a.moved {
+		p.Owners = append(p.Owners, string(m.MovedTo))
+	}
+	return postgres.Failed("move copies", a.q.MoveCopies(ctx, p))
+}

@@ -1,0 +1,105 @@
+-- What a region owns, and another one is to have, in ranges of uids.
+-- name: SharedSums :many
+SELECT s.uid, s.region, s.kind, s.scope, s.name, s.owner_epoch, s.number::bigint AS number, copy_sum(ROW(s.*)::copies)::bytea AS sum
+FROM (SELECT unnest(@froms::text[])::uuid AS first, unnest(@tos::text[])::uuid AS last) r
+JOIN shared s ON s.uid BETWEEN r.first AND r.last
+WHERE s.owner = @owner::text AND s.syncing -> 'regions' ? @region::text
+ORDER BY s.uid;
+
+-- name: CountShared :one
+SELECT count(*) FROM shared s WHERE s.owner = @owner::text AND s.syncing -> 'regions' ? @region::text;
+
+-- What a region has of what another one owns, in ranges of uids.
+-- name: HeldSums :many
+SELECT s.uid, s.region, s.kind, s.scope, s.name, s.owner_epoch, s.number::bigint AS number, copy_sum(ROW(s.*)::copies)::bytea AS sum
+FROM (SELECT unnest(@froms::text[])::uuid AS first, unnest(@tos::text[])::uuid AS last) r
+JOIN shared s ON s.uid BETWEEN r.first AND r.last
+WHERE s.owner = @owner::text
+ORDER BY s.uid;
+
+-- name: SharedByUid :many
+SELECT s.region::text AS region, s.kind, s.scope, s.name, s.owner::text AS owner, s.owner_epoch, s.number::bigint AS number, s.uid, s.project, s.service, s.labels::jsonb AS labels,
+    s.generation, s.spec, s.syncing, s.created_by, s.created_at, s.updated_at, s.deleting_since, s.event
+FROM (SELECT unnest(@uids::text[])::uuid AS uid) k JOIN shared s ON s.uid = k.uid
+WHERE s.owner = @owner::text AND s.syncing -> 'regions' ? @region::text
+ORDER BY s.uid;
+
+-- What this region knows of objects that another one names: its row if it has one, else how it went.
+-- name: Known :many
+SELECT k.region::text AS region, k.kind::text AS kind, k.scope::text AS scope, k.name::text AS name, coalesce(s.uid::text, '')::text AS uid, coalesce(s.owner, '')::text AS owner,
+    (coalesce(s.syncing -> 'regions' ? @asker::text, false))::boolean AS shared,
+    coalesce(s.owner_epoch, d.epoch, 0)::bigint AS owner_epoch, coalesce(s.number, d.seq, 0)::bigint AS number
+FROM (SELECT unnest(@regions::text[]) AS region, unnest(@kinds::text[]) AS kind, unnest(@scopes::text[]) AS scope, unnest(@names::text[]) AS name) k
+LEFT JOIN shared s ON s.kind = k.kind AND s.scope = k.scope AND s.name = k.name AND s.region = k.region
+LEFT JOIN LATERAL (
+    SELECT e.seq, coalesce((e.before ->> 'ownerEpoch')::bigint, 1) AS epoch FROM events e
+    WHERE s.uid IS NULL AND e.type = 'deleted' AND e.kind = k.kind AND e.scope = k.scope AND e.name = k.name
+      AND e.region = CASE WHEN k.region = (SELECT r.name FROM region r) THEN '' ELSE k.region END
+    ORDER BY e.seq DESC LIMIT 1) d ON true;
+
+-- Numbers up to kept belong to events that are no longer stored. An era that ended says up to which number it was kept.
+-- name: FeedNumbers :one
+SELECT r.era, (SELECT h.seq FROM feed_horizon h)::bigint AS kept, coalesce((SELECT e.seq FROM eras e WHERE e.era = @era), 0)::bigint AS era_end,
+    EXISTS (SELECT FROM eras e WHERE e.era = @era)::boolean AS era_ended
+FROM region r;
+
+-- name: WantSync :exec
+INSERT INTO region_syncs AS s (peer, accepting) VALUES (@peer, @accepting)
+ON CONFLICT (peer) DO UPDATE SET wanted = s.wanted + 1, wanted_at = now(), accepting = s.accepting AND s.ended_at IS NULL OR excluded.accepting;
+
+-- One is due when none was made for a while, or one was not begun by this server's start.
+-- name: WantSyncs :many
+INSERT INTO region_syncs AS s (peer)
+SELECT p.name FROM peers p WHERE NOT p.self AND p.disabled_at IS NULL AND p.removed_at IS NULL
+ON CONFLICT (peer) DO UPDATE SET wanted = s.wanted + 1, wanted_at = now()
+    WHERE s.wanted = s.pass AND s.ended_at IS NOT NULL AND s.ended_at < now() - make_interval(secs => @every_seconds::float8)
+RETURNING peer;
+
+-- name: GetSync :one
+SELECT * FROM region_syncs WHERE peer = @peer FOR UPDATE;
+
+-- A comparison begins when the stream of the peer is current: what it brings need not be compared.
+-- name: SyncReady :one
+SELECT (s.wanted_at < now() - make_interval(secs => @patience_seconds::float8) OR EXISTS (
+    SELECT FROM region_streams f WHERE f.peer = s.peer AND f.position <> '' AND f.began = '' AND f.current_at IS NOT NULL))::boolean AS ready
+FROM region_syncs s WHERE s.peer = @peer;
+
+-- name: Syncs :many
+SELECT * FROM region_syncs ORDER BY peer;
+
+-- name: StartSync :exec
+UPDATE region_syncs SET pass = wanted, bits = 0, at = 0, objects = 0, compared = 0, differed = 0, written = 0, removed = 0, lost = 0, waiting = 0,
+    started_at = now(), moved_at = now(), ended_at = NULL
+WHERE peer = @peer;
+
+-- name: SplitSync :execrows
+UPDATE region_syncs SET bits = @bits, objects = @objects, at = 0, moved_at = now() WHERE peer = @peer AND pass = @pass AND bits < @bits AND ended_at IS NULL;
+
+-- name: MoveSync :exec
+UPDATE region_syncs SET at = @at, compared = compared + @compared, differed = differed + @differed, written = written + @written,
+    removed = removed + @removed, lost = lost + @lost, waiting = waiting + @waiting, moved_at = now()
+WHERE peer = @peer;
+
+-- name: EndSync :exec
+UPDATE region_syncs SET ended_at = now(), accepting = accepting AND wanted > pass WHERE peer = @peer;
+
+-- What a comparison did not set aside again is settled.
+-- name: SettleQuarantine :execrows
+DELETE FROM quarantine q USING region_syncs s WHERE s.peer = @peer AND q.peer = s.peer AND q.at < s.started_at;
+
+-- name: PutLost :exec
+INSERT INTO lost_writes (peer, region, kind, scope, name, owner_epoch, number, reason, object)
+SELECT @peer, l.region, l.kind, l.scope, l.name, l.owner_epoch, l.number, l.reason, l.object
+FROM jsonb_populate_recordset(NULL::lost_writes, @rows::jsonb) l;
+
+-- name: LostWrites :many
+SELECT * FROM lost_writes WHERE id > @after ORDER BY id LIMIT @max_rows;
+
+-- name: MoveCopies :exec
+UPDATE copies c SET owner = k.owner
+FROM (SELECT unnest(@regions::text[]) AS region, unnest(@kinds::text[]) AS kind, unnest(@scopes::text[]) AS scope, unnest(@names::text[]) AS name,
+      unnest(@owners::text[]) AS owner) k
+WHERE c.kind = k.kind AND c.scope = k.scope AND c.name = k.name AND c.region = k.region AND c.owner = @peer;
+
+-- name: DropSync :exec
+DELETE FROM region_syncs WHERE peer = @peer;
