@@ -206,9 +206,9 @@ func highest(peaks []peak, do func() error) (float64, error) {
 	return float64(slices.Max(above)) / megabyte, nil
 }
 
-func memoryFigure(what string, megabytes float64) figure {
+func memoryFigure(group, what string, megabytes float64) figure {
 	return figure{
-		name: "regions: memory of a server, " + what + ", above idle", unit: "MB", series: series{ours: []float64{megabytes}}, by: byValue, limit: regionsMemory,
+		name: group + ": memory of a server, " + what + ", above idle", unit: "MB", series: series{ours: []float64{megabytes}}, by: byValue, limit: regionsMemory,
 	}
 }
 

@@ -76,7 +76,7 @@ func measureLag(ctx context.Context, l *lab) ([]figure, error) {
 		figures, err = s.lags(ctx)
 		return err
 	})
-	return append(figures, memoryFigure("changes that reach two others", memory)), err
+	return append(figures, memoryFigure("regions", "changes that reach two others", memory)), err
 }
 
 // replicate makes the yardstick of the same rows.

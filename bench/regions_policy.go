@@ -85,7 +85,7 @@ func measurePolicy(ctx context.Context, l *lab) ([]figure, error) {
 	return []figure{
 		{name: "regions: a policy change over " + objects + " objects", unit: "/s", series: rate, limit: policyLimit, least: true},
 		{name: "regions: live write during a policy change, p99", unit: "ms", series: series{g.during, g.before}, limit: liveLimit},
-		memoryFigure("a policy change", memory),
+		memoryFigure("regions", "a policy change", memory),
 	}, err
 }
 
