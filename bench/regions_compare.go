@@ -105,7 +105,7 @@ func (c *mirrored) prepare(ctx context.Context) error {
 func (c *mirrored) lines(ctx context.Context) (size float64, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimRight(c.owner.doc.API, "/")+"/api/v1/watch?kind=Pool", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimRight(c.owner.doc.API, "/")+"/api/v1/watch?kind=pool", nil)
 	if err != nil {
 		return 0, fmt.Errorf("watch the owner: %w", err)
 	}
@@ -115,6 +115,9 @@ func (c *mirrored) lines(ctx context.Context) (size float64, err error) {
 		return 0, fmt.Errorf("watch the owner: %w", err)
 	}
 	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return 0, fmt.Errorf("watch the owner: it answers %s", res.Status)
+	}
 	lines, count := bufio.NewReader(res.Body), 0
 	for {
 		text, err := lines.ReadBytes('\n')
