@@ -36,11 +36,10 @@ var seedRegionsSQL string
 
 // sharing is three regions that share a project, and a connection to the database of each.
 type sharing struct {
-	*region  // the program
-	l        *lab
-	owner    *member
-	others   []*member
-	memories series // highest of any server above idle, in MB, of each part
+	*region // the program
+	l       *lab
+	owner   *member
+	others  []*member
 }
 
 // member is one of the regions.

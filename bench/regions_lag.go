@@ -33,8 +33,8 @@ const (
 // The yardstick has the rows of copies in tables of their own, which Postgres replicates. Its receivers wait for their disk as a
 // region does, which a subscription by default does not.
 const (
-	plainShared    = `CREATE SCHEMA yardstick; CREATE TABLE yardstick.objects (LIKE public.copies INCLUDING ALL)`
-	plainFill      = `INSERT INTO yardstick.objects
+	plainShared = `CREATE SCHEMA yardstick; CREATE TABLE yardstick.objects (LIKE public.copies INCLUDING ALL)`
+	plainFill   = `INSERT INTO yardstick.objects
 		SELECT 'eu', kind, scope, name, 'eu', owner_epoch, resource_version, uid, project, service, labels, generation, spec, syncing,
 			created_by, created_at, updated_at, deleting_since, resource_version FROM objects WHERE name LIKE 'lag-%'`
 	plainPublish   = `CREATE PUBLICATION yardstick FOR TABLE yardstick.objects`

@@ -29,8 +29,8 @@ var (
 
 const (
 	// runSteps are the steps of one history, runPause the longest pause between two, runDelay the longest that lines are under way.
-	runSteps = 40
-	runPause = 400 * time.Millisecond
+	runSteps = 60
+	runPause = 200 * time.Millisecond
 	runDelay = 80 * time.Millisecond
 	runAgree = 2 * time.Minute // of virtual time, until all regions have what they are to have
 	runLook  = 100 * time.Millisecond
@@ -112,6 +112,10 @@ func (m *mesh) history(seed uint64) {
 		}
 	}()
 	random := rand.New(rand.NewPCG(seed, 0))
+	var all []string
+	for name := range m.regions {
+		all = append(all, string(name))
+	}
 	ctx, cancel := context.WithCancel(m.t.Context())
 	readers := map[fleet.RegionName]*watch.Reader{}
 	for name, r := range m.regions {
@@ -125,6 +129,11 @@ func (m *mesh) history(seed uint64) {
 		}
 	})
 	defer func() { cancel(); wait(); m.empty() }()
+	for name := range m.regions { // of what each region declares first, the others have copies
+		for _, project := range []string{"p", string(name) + "-0"} {
+			m.share(name, project, all...)
+		}
+	}
 	for range runSteps {
 		m.step(random)
 		_ = pause.For(ctx, time.Duration(random.Int64N(int64(runPause)))) // it ends with the test
