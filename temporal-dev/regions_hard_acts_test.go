@@ -46,7 +46,8 @@ func (h *hard) fault(ctx context.Context, draw *mathrand.Rand, act hardAct) {
 	lasts := time.Duration(draw.Int64N(int64(hardLongest)))
 	h.t.Logf("%s %s (%s) for %v", at.name, act.name, peer.name, lasts.Round(time.Millisecond))
 	h.count(h.faults, act.name)
-	defer act.do(h, at, peer)()
+	undo := act.do(h, at, peer)
+	defer undo()
 	_ = pause.For(ctx, lasts) // the end of the run ends it too
 }
 
