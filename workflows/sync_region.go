@@ -19,7 +19,7 @@ type SyncStatus struct {
 	Turn fleet.SyncTurn   `json:"turn"`
 }
 
-// syncRetry is the time between two attempts to go on with a comparison that waits, for example for a peer that does not
+// syncRetry is the time between two attempts to continue a comparison that waits, for example for a peer that does not
 // answer.
 const syncRetry = 15 * time.Second
 

@@ -20,6 +20,7 @@ type copyStore interface {
 	FinishSync(ctx context.Context, peer fleet.RegionName) (fleet.SyncTurn, error)
 	LeaveSync(ctx context.Context, peer fleet.RegionName) error
 	CountHeld(ctx context.Context, peer fleet.RegionName) (int64, error)
+	HeldHolders(ctx context.Context, peer fleet.RegionName) ([]fleet.CopyAsked, error)
 	HeldSums(ctx context.Context, peer fleet.RegionName, in []fleet.UIDRange) ([]fleet.CopySum, error)
 	// ApplyCompared is stale if the comparison is elsewhere by now.
 	ApplyCompared(ctx context.Context, in fleet.ComparedSet) (fleet.ComparedApplied, error)
@@ -95,6 +96,11 @@ func (p *page) run(ctx context.Context) error {
 			return err
 		}
 	}
+	if p.at.At == 0 {
+		if err := p.holders(ctx); err != nil {
+			return err
+		}
+	}
 	p.to = min(p.at.At+rangesAtOnce, p.at.Ranges())
 	held, differ, err := p.compare(ctx)
 	if err != nil {
@@ -111,6 +117,22 @@ func (p *page) run(ctx context.Context) error {
 		}
 	}
 	return p.apply(ctx, p.to)
+}
+
+// holders brings the policies up to date: they explain what is removed.
+func (p *page) holders(ctx context.Context) error {
+	all, err := p.Store.HeldHolders(ctx, p.at.Peer)
+	if err != nil {
+		return err
+	}
+	p.held, p.fetched = map[fleet.CopyKey]fleet.CopyVersion{}, map[fleet.CopyKey]bool{}
+	for _, h := range all {
+		p.held[h.Key] = h.Version
+	}
+	if err := p.askNamed(ctx, all, true); err != nil {
+		return err
+	}
+	return p.apply(ctx, p.at.At)
 }
 
 // measure chooses the size of ranges by the region that has more.
@@ -166,7 +188,7 @@ func (p *page) repair(ctx context.Context, held []fleet.CopySum, ranges []sumsOf
 			return err
 		}
 	}
-	if err := p.askNamed(ctx, p.surplus(held, there)); err != nil {
+	if err := p.askNamed(ctx, p.surplus(held, there), false); err != nil {
 		return err
 	}
 	if err := p.apply(ctx, p.at.At); err != nil { // which tells what is in doubt
@@ -176,7 +198,7 @@ func (p *page) repair(ctx context.Context, held []fleet.CopySum, ranges []sumsOf
 	for _, d := range doubt {
 		p.held[d.Key] = d.Version
 	}
-	return p.askNamed(ctx, doubt)
+	return p.askNamed(ctx, doubt, false)
 }
 
 // without gives the sums that are not here, and notes all of them.
@@ -203,14 +225,17 @@ func (p *page) surplus(held []fleet.CopySum, there map[int64]map[[shortSum]byte]
 }
 
 // askNamed asks the owner by name, so that nothing is removed because it was missing in an answer (M33).
-func (p *page) askNamed(ctx context.Context, all []fleet.CopyAsked) error {
+func (p *page) askNamed(ctx context.Context, all []fleet.CopyAsked, changed bool) error { //nolint:revive // what the answer leaves out, not what to do
 	for len(all) > 0 {
 		n := min(len(all), namedAtOnce)
-		q := named{Objects: make([]askedOf, n)}
+		q, lines := named{Objects: make([]askedOf, n), Changed: changed}, n
+		if changed {
+			lines = 0
+		}
 		for i, a := range all[:n] {
 			q.Objects[i] = askedFor(a)
 		}
-		if err := p.take(ctx, PathNamed, q, n); err != nil {
+		if err := p.take(ctx, PathNamed, q, lines); err != nil {
 			return err
 		}
 		all = all[n:]
@@ -218,7 +243,7 @@ func (p *page) askNamed(ctx context.Context, all []fleet.CopyAsked) error {
 	return nil
 }
 
-// apply writes what was told, and moves the comparison to a range.
+// apply writes what was answered, and moves the comparison to a range.
 func (p *page) apply(ctx context.Context, to int64) error {
 	if len(p.set) == 0 && to == p.at.At {
 		return nil
@@ -287,7 +312,7 @@ func (p *page) take(ctx context.Context, path string, question any, lines int) e
 	in.Buffer(make([]byte, 0, 64<<10), maxLine)
 	count := int64(0)
 	for in.Scan() {
-		var t told
+		var t reply
 		if err := json.Unmarshal(bytes.TrimSpace(in.Bytes()), &t); err != nil {
 			return p.broken(err)
 		}
@@ -308,7 +333,7 @@ func (p *page) take(ctx context.Context, path string, question any, lines int) e
 	return p.broken(io.ErrUnexpectedEOF)
 }
 
-func (p *page) line(ctx context.Context, t told, size int) error {
+func (p *page) line(ctx context.Context, t reply, size int) error {
 	change, err := t.change(p.at.Peer)
 	if err != nil {
 		return p.broken(err)

@@ -93,7 +93,7 @@ func (l *lines) write(v any) error {
 }
 
 func (l *lines) end() error {
-	return l.write(told{WatchLine: api.WatchLine{Type: api.WatchSnapshotSize, Count: l.count}})
+	return l.write(reply{WatchLine: api.WatchLine{Type: api.WatchSnapshotSize, Count: l.count}})
 }
 
 func (o *Owner) sums(ctx context.Context, peer fleet.RegionName, in sums, out *lines) error {
@@ -153,7 +153,7 @@ func (o *Owner) objects(ctx context.Context, peer fleet.RegionName, in wanted, o
 			return err
 		}
 		for i := range objects {
-			if err := out.write(toldOf(fleet.CopyChange{Version: objects[i].Version, Object: &objects[i]}, o.View)); err != nil {
+			if err := out.write(replyOf(fleet.CopyChange{Version: objects[i].Version, Object: &objects[i]}, o.View)); err != nil {
 				return err
 			}
 		}
@@ -171,8 +171,11 @@ func (o *Owner) named(ctx context.Context, peer fleet.RegionName, in named, out 
 	if err != nil {
 		return err
 	}
-	for _, c := range answers {
-		if err := out.write(toldOf(c, o.View)); err != nil {
+	for i, c := range answers {
+		if in.Changed && c.Object != nil && c.Version == asked[i].Version {
+			continue
+		}
+		if err := out.write(replyOf(c, o.View)); err != nil {
 			return err
 		}
 	}

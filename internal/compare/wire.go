@@ -93,6 +93,8 @@ func (w wanted) Validate() error {
 // named asks what became of objects.
 type named struct {
 	Objects []askedOf `json:"objects"`
+	// Changed leaves out what is as the region that asks has it.
+	Changed bool `json:"changed,omitempty"`
 }
 
 // askedOf is an object by name, and the state that is known of it.
@@ -133,8 +135,8 @@ func askedFor(a fleet.CopyAsked) askedOf {
 	return askedOf{string(a.Key.Region), string(a.Key.Kind), a.Key.Scope, a.Key.Name, a.Version.OwnerEpoch, a.Version.Number}
 }
 
-// told is a line of an answer: an object as it is, or how it ended; the last one is the number of lines before it.
-type told struct {
+// reply is a line of an answer: an object as it is, or how it ended; the last one is the number of lines before it.
+type reply struct {
 	api.WatchLine
 	// End and MovedTo are of an object that ended, which As names.
 	End     fleet.CopyEnd `json:"end,omitempty"`
@@ -142,7 +144,7 @@ type told struct {
 	As      *askedOf      `json:"as,omitempty"`
 }
 
-func (t told) change(peer fleet.RegionName) (fleet.CopyChange, error) {
+func (t reply) change(peer fleet.RegionName) (fleet.CopyChange, error) {
 	if t.As == nil {
 		return watch.ChangeOf(peer, t.WatchLine)
 	}
@@ -150,13 +152,13 @@ func (t told) change(peer fleet.RegionName) (fleet.CopyChange, error) {
 	return fleet.CopyChange{Key: a.Key, Version: a.Version, End: t.End, MovedTo: fleet.RegionName(t.MovedTo)}, nil
 }
 
-func toldOf(c fleet.CopyChange, view func(fleet.Object) api.Object) told {
+func replyOf(c fleet.CopyChange, view func(fleet.Object) api.Object) reply {
 	if c.Object == nil {
 		as := askedFor(fleet.CopyAsked{Key: c.Key, Version: c.Version})
-		return told{WatchLine: api.WatchLine{Type: api.WatchGone}, End: c.End, MovedTo: string(c.MovedTo), As: &as}
+		return reply{WatchLine: api.WatchLine{Type: api.WatchGone}, End: c.End, MovedTo: string(c.MovedTo), As: &as}
 	}
 	o := view(*c.Object)
-	return told{WatchLine: api.WatchLine{
+	return reply{WatchLine: api.WatchLine{
 		Type: api.WatchObject, Region: string(c.Object.Region), OwnerEpoch: c.Version.OwnerEpoch, Number: c.Version.Number, Object: &o,
 	}}
 }

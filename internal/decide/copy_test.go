@@ -92,3 +92,62 @@ func TestCopyOrder(t *testing.T) {
 		}
 	})
 }
+
+// M23, M26, M31: what the owner answers about a state that is here counts whatever its version, unless something newer came
+// meanwhile; a state that the owner does not know is lost.
+func TestCopyAnswered(t *testing.T) {
+	t.Parallel()
+	at := func(number int64) *fleet.CopyVersion { return &fleet.CopyVersion{OwnerEpoch: 1, Number: number} }
+	for name, c := range map[string]struct {
+		object  *fleet.Object
+		end     fleet.CopyEnd
+		v, seen *fleet.CopyVersion
+		held    *fleet.CopyVersion
+		step    decide.CopyStep
+		loses   bool
+	}{
+		"the same version, so the content differs": {sharedBy("eu", "eu", "us"), "", at(5), at(5), at(5), decide.CopyWrite, false},
+		"an older state than here":                 {sharedBy("eu", "eu", "us"), "", at(4), at(5), at(5), decide.CopyWrite, true},
+		"an older state, and a newer one came":     {sharedBy("eu", "eu", "us"), "", at(4), at(5), at(6), decide.CopyKeep, true},
+		"an older state, and nobody asked":         {sharedBy("eu", "eu", "us"), "", at(4), nil, at(5), decide.CopyKeep, false},
+		"a newer state":                            {sharedBy("eu", "eu", "us"), "", at(6), at(5), at(5), decide.CopyWrite, false},
+		"gone, without a trace":                    {nil, fleet.CopyDeleted, at(5), at(5), at(5), decide.CopyEnd, false},
+		"gone before":                              {nil, fleet.CopyDeleted, at(4), at(5), at(5), decide.CopyEnd, true},
+		"undone by a restore":                      {nil, fleet.CopyUndone, at(5), at(5), at(5), decide.CopyEnd, true},
+	} {
+		change := fleet.CopyChange{Key: fleet.CopyKey{Region: "eu", ObjectKey: sharedKey}, Version: *c.v, End: c.end, Object: c.object, Seen: c.seen}
+		held := decide.HeldCopy{Known: true, Owner: "eu", Version: *c.held}
+		step, _ := decide.Copy("us", "eu", change, held)
+		require.Equal(t, c.step, step, name)
+		require.Equal(t, c.loses, decide.Loses(change, held), name)
+	}
+	moved := fleet.CopyChange{Key: fleet.CopyKey{Region: "eu", ObjectKey: sharedKey}, Version: *at(6), End: fleet.CopyMoved, MovedTo: "ap", Seen: at(5)}
+	step, _ := decide.Copy("us", "eu", moved, decide.HeldCopy{Known: true, Owner: "eu", Version: *at(5)})
+	require.Equal(t, decide.CopyMove, step)
+}
+
+// M33: a comparison takes away only so much by itself.
+func TestRemove(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		end       fleet.CopyEnd
+		accept    bool
+		left      int64
+		explained bool
+		step      decide.CopyStep
+		rule      string
+	}{
+		"gone":                       {fleet.CopyDeleted, false, 1, false, decide.CopyEnd, "gone"},
+		"too many":                   {fleet.CopyDeleted, false, 0, false, decide.CopyRefuse, "above_cap"},
+		"too many, accepted":         {fleet.CopyDeleted, true, 0, false, decide.CopyEnd, "gone"},
+		"too many, by the policy":    {fleet.CopyRemoved, false, 0, true, decide.CopyEnd, "explained"},
+		"never known":                {fleet.CopyUnknown, false, 1, false, decide.CopyRefuse, "never_known"},
+		"never known, accepted":      {fleet.CopyUnknown, true, 0, false, decide.CopyEnd, "gone"},
+		"never known, by the policy": {fleet.CopyUnknown, false, 1, true, decide.CopyEnd, "explained"},
+	} {
+		step, rule, err := decide.Remove(c.end, decide.Removals{Accept: c.accept, Left: c.left, Explained: func() (bool, error) { return c.explained, nil }})
+		require.NoError(t, err, name)
+		require.Equal(t, c.step, step, name)
+		require.Equal(t, c.rule, rule, name)
+	}
+}

@@ -34,8 +34,8 @@ const eraBits = 40
 // FirstNumber is the number after which those of an era begin.
 func FirstNumber(era int64) int64 { return era << eraBits }
 
-// EraOf is the era of the event with a number.
-func EraOf(number int64) int64 { return number >> eraBits }
+// EraOf is the era of the event with a number. The first era begins with 1.
+func EraOf(number int64) int64 { return max(1, number>>eraBits) }
 
 // CopyEnd is why an object is no longer copied to a region.
 type CopyEnd string

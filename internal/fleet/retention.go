@@ -69,6 +69,10 @@ const (
 	// long as operations.
 	CollectConnections CollectedKind = "connections"
 	CollectRefusals    CollectedKind = "refusals"
+	// CollectMarkers are what is left of copies that went: kept as long as events, and while a comparison runs that began
+	// before. CollectLost are lost writes, kept as long as operations.
+	CollectMarkers CollectedKind = "markers"
+	CollectLost    CollectedKind = "lost"
 	// CollectReplicas are ended replicas besides the newest of each deployment, kept as long as bodies.
 	CollectReplicas CollectedKind = "replicas"
 	// CollectDeployments are old revisions and history lines, records of ended deployments, kept as long as
@@ -80,6 +84,6 @@ const (
 func CollectedKinds() []CollectedKind {
 	return []CollectedKind{
 		CollectDeliveries, CollectRevisions, CollectBatches, CollectOperations, CollectFleetRuns, CollectReplicas, CollectDeployments,
-		CollectEvents, CollectUploads, CollectBodies, CollectChunks, CollectConnections, CollectRefusals,
+		CollectEvents, CollectUploads, CollectBodies, CollectChunks, CollectConnections, CollectRefusals, CollectMarkers, CollectLost,
 	}
 }

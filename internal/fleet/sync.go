@@ -25,7 +25,7 @@ type SyncTurn struct {
 	Ranges int64 `json:"ranges"`
 	SyncCounts
 	Done bool `json:"done"`
-	// Waits says why the comparison does not go on, "" if it does.
+	// Waits says why the comparison does not continue, "" if it does.
 	Waits string `json:"waits,omitempty"`
 	// Left: the region is no peer any more, or a disabled one.
 	Left bool `json:"left,omitempty"`

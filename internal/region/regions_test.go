@@ -37,6 +37,7 @@ type sharing struct {
 	store *store.Store
 	raw   *pgxpool.Pool
 	web   *httptest.Server
+	url   string // of the database
 }
 
 // mesh is regions whose links can be cut.
@@ -81,7 +82,7 @@ func newSharing(t *testing.T, name fleet.RegionName, url string) *sharing {
 	raw, err := pgxpool.New(t.Context(), url)
 	require.NoError(t, err)
 	t.Cleanup(raw.Close)
-	return &sharing{name: name, store: s, raw: raw}
+	return &sharing{name: name, store: s, raw: raw, url: url}
 }
 
 // from is how one region reaches the others.

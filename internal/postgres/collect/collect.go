@@ -62,6 +62,12 @@ func (c *collection) take(ctx context.Context, kind fleet.CollectedKind) (err er
 	case fleet.CollectRefusals:
 		p := db.CollectRefusalsParams{OlderSeconds: c.keep.Operations.Seconds(), MaxRows: collectRows}
 		c.removed, err = c.q.CollectRefusals(ctx, p)
+	case fleet.CollectMarkers:
+		p := db.CollectMarkersParams{OlderSeconds: c.keep.Events.Seconds(), MaxRows: collectRows}
+		c.removed, err = c.q.CollectMarkers(ctx, p)
+	case fleet.CollectLost:
+		p := db.CollectLostParams{OlderSeconds: c.keep.Operations.Seconds(), MaxRows: collectRows}
+		c.removed, err = c.q.CollectLost(ctx, p)
 	case fleet.CollectFleetRuns:
 		return c.fleetRuns(ctx)
 	case fleet.CollectReplicas:

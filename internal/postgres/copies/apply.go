@@ -29,7 +29,7 @@ func (s *Store) ApplyCopies(ctx context.Context, in fleet.CopySet) (fleet.Copies
 			return err
 		}
 		done = a.done
-		if in.Reset { // what went meanwhile without an event that the peer still has
+		if in.Reset { // what was deleted without an event that the peer still has
 			if err := s.wantSync(ctx, q, in.Claim.Peer, false); err != nil {
 				return err
 			}

@@ -15,13 +15,16 @@ type refusal struct {
 	rule string
 }
 
+// mostSetAside bounds what is listed of one peer. A comparison comes back to the rest.
+const mostSetAside = 10_000
+
 // refuse sets changes aside, for an operator to see.
 func (a *applying) refuse(ctx context.Context) error {
 	all := a.refused
 	if len(all) == 0 {
 		return nil
 	}
-	p := db.PutQuarantineParams{Peer: string(a.peer)}
+	p := db.PutQuarantineParams{Peer: string(a.peer), Most: mostSetAside}
 	for _, r := range all {
 		p.Regions, p.Kinds = append(p.Regions, plain(string(r.Key.Region))), append(p.Kinds, plain(string(r.Key.Kind)))
 		p.Scopes, p.Names = append(p.Scopes, plain(r.Key.Scope)), append(p.Names, plain(r.Key.Name))

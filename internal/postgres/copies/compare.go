@@ -18,7 +18,7 @@ func (s *Store) SharedSums(ctx context.Context, peer fleet.RegionName, in []flee
 	for i, r := range rows {
 		out[i] = sumOf(db.HeldSumsRow(r))
 	}
-	return out, postgres.Failed("read what is to be compared", err)
+	return out, postgres.Failed("read sums", err)
 }
 
 // HeldSums gives the sums of what this region has of a peer's objects, in ranges of uids and in their order.
@@ -29,7 +29,7 @@ func (s *Store) HeldSums(ctx context.Context, peer fleet.RegionName, in []fleet.
 	for i, r := range rows {
 		out[i] = sumOf(r)
 	}
-	return out, postgres.Failed("read what is to be compared", err)
+	return out, postgres.Failed("read sums", err)
 }
 
 func ends(in []fleet.UIDRange) (froms, tos []string) {
@@ -49,13 +49,26 @@ func sumOf(r db.HeldSumsRow) fleet.CopySum {
 // CountShared counts what this region owns and a peer is to have.
 func (s *Store) CountShared(ctx context.Context, peer fleet.RegionName) (int64, error) {
 	n, err := s.Q.CountShared(ctx, db.CountSharedParams{Owner: s.Region, Region: string(peer)})
-	return n, postgres.Failed("count what is to be compared", err)
+	return n, postgres.Failed("count what is shared", err)
 }
 
 // CountHeld counts what this region has of a peer's objects.
 func (s *Store) CountHeld(ctx context.Context, peer fleet.RegionName) (int64, error) {
 	n, err := s.Q.CountCopies(ctx, string(peer))
 	return n, postgres.Failed("count copies", err)
+}
+
+// HeldHolders names the policy holders of a peer that this region has.
+func (s *Store) HeldHolders(ctx context.Context, peer fleet.RegionName) ([]fleet.CopyAsked, error) {
+	rows, err := s.Q.HeldHolders(ctx, string(peer))
+	out := make([]fleet.CopyAsked, len(rows))
+	for i, r := range rows {
+		out[i] = fleet.CopyAsked{
+			Key:     fleet.CopyKey{Region: fleet.RegionName(r.Region), ObjectKey: fleet.ObjectKey{Kind: fleet.ObjectKind(r.Kind), Name: r.Name}},
+			Version: fleet.CopyVersion{OwnerEpoch: r.OwnerEpoch, Number: r.Number},
+		}
+	}
+	return out, postgres.Failed("read policy holders", err)
 }
 
 // SharedByUID reads objects that this region owns and a peer is to have; others are missing.

@@ -179,7 +179,7 @@ func (s *Store) endSync(ctx context.Context, q *db.Queries, peer fleet.RegionNam
 	return postgres.Failed("take the outbox", q.TakeOutbox(ctx, []string{subject}))
 }
 
-// LeaveSync fails what was asked of a region that is no peer any more, or a disabled one.
+// LeaveSync fails the operations on a region that is no peer any more, or a disabled one.
 func (s *Store) LeaveSync(ctx context.Context, peer fleet.RegionName) error {
 	subject := fleet.SyncSubject(peer)
 	return s.Tx(ctx, "leave the comparison with region "+string(peer), func(q *db.Queries) error {
@@ -188,7 +188,7 @@ func (s *Store) LeaveSync(ctx context.Context, peer fleet.RegionName) error {
 		}); err != nil {
 			return err
 		}
-		if err := q.DropSync(ctx, string(peer)); err != nil { // it begins anew when the peer is back
+		if err := q.DropSync(ctx, string(peer)); err != nil { // it begins again when the peer is back
 			return postgres.Failed("leave the comparison", err)
 		}
 		return postgres.Failed("take the outbox", q.TakeOutbox(ctx, []string{subject}))

@@ -11,6 +11,46 @@ import (
 	"time"
 )
 
+const collectLost = `-- name: CollectLost :execrows
+DELETE FROM lost_writes WHERE id = ANY(ARRAY(
+    SELECT l.id FROM lost_writes l WHERE l.at < now() - make_interval(secs => $1::float8)
+    ORDER BY l.id LIMIT $2 FOR UPDATE SKIP LOCKED))
+`
+
+type CollectLostParams struct {
+	OlderSeconds float64
+	MaxRows      int32
+}
+
+func (q *Queries) CollectLost(ctx context.Context, arg CollectLostParams) (int64, error) {
+	result, err := q.db.Exec(ctx, collectLost, arg.OlderSeconds, arg.MaxRows)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const collectMarkers = `-- name: CollectMarkers :execrows
+DELETE FROM copy_markers m WHERE (m.kind, m.scope, m.name, m.region) IN (
+    SELECT o.kind, o.scope, o.name, o.region FROM copy_markers o
+    WHERE o.at < now() - make_interval(secs => $1::float8)
+      AND o.at < coalesce((SELECT min(s.started_at) FROM region_syncs s WHERE s.ended_at IS NULL), now())
+    ORDER BY o.at LIMIT $2 FOR UPDATE SKIP LOCKED)
+`
+
+type CollectMarkersParams struct {
+	OlderSeconds float64
+	MaxRows      int32
+}
+
+func (q *Queries) CollectMarkers(ctx context.Context, arg CollectMarkersParams) (int64, error) {
+	result, err := q.db.Exec(ctx, collectMarkers, arg.OlderSeconds, arg.MaxRows)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const countShared = `-- name: CountShared :one
 SELECT count(*) FROM shared s WHERE s.owner = $1::text AND s.syncing -> 'regions' ? $2::text
 `
@@ -98,6 +138,45 @@ func (q *Queries) GetSync(ctx context.Context, peer string) (RegionSync, error) 
 		&i.EndedAt,
 	)
 	return i, err
+}
+
+const heldHolders = `-- name: HeldHolders :many
+SELECT s.region::text AS region, s.kind, s.name, s.owner_epoch, s.number::bigint AS number FROM shared s
+WHERE s.owner = $1::text AND s.kind IN ('organization', 'project', 'service') AND s.scope = ''
+`
+
+type HeldHoldersRow struct {
+	Region     string
+	Kind       string
+	Name       string
+	OwnerEpoch int64
+	Number     int64
+}
+
+func (q *Queries) HeldHolders(ctx context.Context, owner string) ([]HeldHoldersRow, error) {
+	rows, err := q.db.Query(ctx, heldHolders, owner)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []HeldHoldersRow
+	for rows.Next() {
+		var i HeldHoldersRow
+		if err := rows.Scan(
+			&i.Region,
+			&i.Kind,
+			&i.Name,
+			&i.OwnerEpoch,
+			&i.Number,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const heldSums = `-- name: HeldSums :many

@@ -464,6 +464,8 @@ INSERT INTO quarantine (peer, region, kind, scope, name, reason, owner_epoch, nu
 SELECT DISTINCT ON (k.kind, k.scope, k.name, k.region) $1, k.region, k.kind, k.scope, k.name, k.reason, k.owner_epoch, k.number
 FROM (SELECT unnest($2::text[]) AS region, unnest($3::text[]) AS kind, unnest($4::text[]) AS scope, unnest($5::text[]) AS name,
       unnest($6::text[]) AS reason, unnest($7::bigint[]) AS owner_epoch, unnest($8::bigint[]) AS number) k
+WHERE (SELECT count(*) FROM quarantine c WHERE c.peer = $1) < $9::bigint
+   OR EXISTS (SELECT FROM quarantine c WHERE c.peer = $1 AND c.kind = k.kind AND c.scope = k.scope AND c.name = k.name AND c.region = k.region)
 ORDER BY k.kind, k.scope, k.name, k.region, k.owner_epoch DESC, k.number DESC
 ON CONFLICT (peer, kind, scope, name, region) DO UPDATE SET
     reason = excluded.reason, owner_epoch = excluded.owner_epoch, number = excluded.number, at = now()
@@ -478,6 +480,7 @@ type PutQuarantineParams struct {
 	Reasons     []string
 	OwnerEpochs []int64
 	Numbers     []int64
+	Most        int64
 }
 
 func (q *Queries) PutQuarantine(ctx context.Context, arg PutQuarantineParams) error {
@@ -490,6 +493,7 @@ func (q *Queries) PutQuarantine(ctx context.Context, arg PutQuarantineParams) er
 		arg.Reasons,
 		arg.OwnerEpochs,
 		arg.Numbers,
+		arg.Most,
 	)
 	return err
 }

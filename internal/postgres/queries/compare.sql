@@ -103,3 +103,19 @@ WHERE c.kind = k.kind AND c.scope = k.scope AND c.name = k.name AND c.region = k
 
 -- name: DropSync :exec
 DELETE FROM region_syncs WHERE peer = @peer;
+
+-- name: HeldHolders :many
+SELECT s.region::text AS region, s.kind, s.name, s.owner_epoch, s.number::bigint AS number FROM shared s
+WHERE s.owner = @owner::text AND s.kind IN ('organization', 'project', 'service') AND s.scope = '';
+
+-- name: CollectMarkers :execrows
+DELETE FROM copy_markers m WHERE (m.kind, m.scope, m.name, m.region) IN (
+    SELECT o.kind, o.scope, o.name, o.region FROM copy_markers o
+    WHERE o.at < now() - make_interval(secs => @older_seconds::float8)
+      AND o.at < coalesce((SELECT min(s.started_at) FROM region_syncs s WHERE s.ended_at IS NULL), now())
+    ORDER BY o.at LIMIT @max_rows FOR UPDATE SKIP LOCKED);
+
+-- name: CollectLost :execrows
+DELETE FROM lost_writes WHERE id = ANY(ARRAY(
+    SELECT l.id FROM lost_writes l WHERE l.at < now() - make_interval(secs => @older_seconds::float8)
+    ORDER BY l.id LIMIT @max_rows FOR UPDATE SKIP LOCKED));

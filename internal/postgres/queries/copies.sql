@@ -60,6 +60,8 @@ INSERT INTO quarantine (peer, region, kind, scope, name, reason, owner_epoch, nu
 SELECT DISTINCT ON (k.kind, k.scope, k.name, k.region) @peer, k.region, k.kind, k.scope, k.name, k.reason, k.owner_epoch, k.number
 FROM (SELECT unnest(@regions::text[]) AS region, unnest(@kinds::text[]) AS kind, unnest(@scopes::text[]) AS scope, unnest(@names::text[]) AS name,
       unnest(@reasons::text[]) AS reason, unnest(@owner_epochs::bigint[]) AS owner_epoch, unnest(@numbers::bigint[]) AS number) k
+WHERE (SELECT count(*) FROM quarantine c WHERE c.peer = @peer) < @most::bigint
+   OR EXISTS (SELECT FROM quarantine c WHERE c.peer = @peer AND c.kind = k.kind AND c.scope = k.scope AND c.name = k.name AND c.region = k.region)
 ORDER BY k.kind, k.scope, k.name, k.region, k.owner_epoch DESC, k.number DESC
 ON CONFLICT (peer, kind, scope, name, region) DO UPDATE SET
     reason = excluded.reason, owner_epoch = excluded.owner_epoch, number = excluded.number, at = now();
