@@ -3,6 +3,7 @@ package compare
 import (
 	"crypto/sha256"
 	"fmt"
+	"strconv"
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -174,11 +175,11 @@ func uids(bits int, first, ranges int64) fleet.UIDRange {
 
 // rangeOf is the range of a uid.
 func rangeOf(uid string, bits int) int64 {
-	var first uint32
-	if _, err := fmt.Sscanf(uid[:8], "%08x", &first); err != nil {
+	first, err := strconv.ParseUint(uid[:8], 16, 32)
+	if err != nil {
 		return 0 // Postgres gives no other uids
 	}
-	return int64(first >> (32 - bits))
+	return int64(first >> (32 - bits)) //nolint:gosec // of 32 bits
 }
 
 // split sorts objects into consecutive ranges.
