@@ -38,17 +38,17 @@ const plainGovern = `WITH k AS MATERIALIZED (
 	u AS (UPDATE objects o SET syncing = $2, refreshed = a.seq FROM a WHERE o.uid = a.uid RETURNING o.name)
 	SELECT count(*), coalesce(max(name), '') FROM u`
 
-// governing is a region whose policy names regions that nobody has started: what they would do is their own machines' work.
+// governing is a region whose policy names regions that are not running: their work would happen on their own machines.
 type governing struct {
 	*member
 	l       *lab
 	changes int
-	before  []float64 // p99 of live writes while nothing else goes on, in ms
+	before  []float64 // p99 of live writes without other load, in ms
 	during  []float64
 }
 
 // measurePolicy changes the policy over many objects, against bare updates of the same rows with their events; live writes
-// go on during both.
+// continue during both.
 func measurePolicy(ctx context.Context, l *lab) ([]figure, error) {
 	r, err := l.start(ctx, "--empty", "--sites", "1")
 	if err != nil {
@@ -169,7 +169,7 @@ func (g *governing) plainly(ctx context.Context, round int) (float64, error) {
 	return float64(g.l.objects) / took.Seconds(), err
 }
 
-// alone is the p99 of live writes while nothing else goes on.
+// alone is the p99 of live writes without other load.
 func (g *governing) alone(ctx context.Context) (float64, error) {
 	return g.beside(ctx, func(ctx context.Context) error { return pause.For(ctx, liveBefore) })
 }

@@ -26,7 +26,7 @@ var hardActs = []hardAct{
 	{"link cut", func(h *hard, at, other *hardRegion) func() { return h.wire.cut(both(at.name, other.name)...) }},
 	{"link cut one way", func(h *hard, at, other *hardRegion) func() { return h.wire.cut(way{at.name, other.name}) }},
 	{"region cut off", func(h *hard, at, _ *hardRegion) func() { return h.wire.cut(h.around(at)...) }},
-	{"region hears nobody", func(h *hard, at, _ *hardRegion) func() { return h.wire.cut(h.towards(at)...) }},
+	{"region receives nothing", func(h *hard, at, _ *hardRegion) func() { return h.wire.cut(h.towards(at)...) }},
 	{"server killed", func(_ *hard, at, _ *hardRegion) func() { return at.strike(serverName) }},
 	{"postgres killed", func(_ *hard, at, _ *hardRegion) func() { return at.strike(postgresName) }},
 	{"temporal killed", func(_ *hard, at, _ *hardRegion) func() { return at.strike(temporalName) }},

@@ -55,7 +55,7 @@ type hard struct {
 	written map[string]int // by outcome
 }
 
-// hardRegion is one of them, in a namespace of its own.
+// hardRegion is one of them, in its own namespace.
 type hardRegion struct {
 	*stack
 	at   *wireEnd
@@ -66,7 +66,7 @@ type hardRegion struct {
 // links are cut and processes are killed and paused have in the end what their policies say, and nothing else.
 func TestRegionsHard(t *testing.T) {
 	if *hardFor == 0 {
-		t.Skip("a long run of its own: task regions:hard")
+		t.Skip("takes long: task regions:hard")
 	}
 	realOnly(t)
 	h := newHard(t)

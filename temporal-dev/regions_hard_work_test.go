@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast-io/holdfast/internal/pause"
 )
 
-// hardWriter is somebody who writes in one region. Nobody else writes these objects, and each write is repeated with its key
-// until it is answered, so that it is known what they have to be in the end.
+// hardWriter writes in one region. No other writer changes its objects, and it repeats each write with the same key until it
+// is answered, so it knows what they must be in the end.
 type hardWriter struct {
 	*hard
 	at       *hardRegion

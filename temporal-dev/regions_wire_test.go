@@ -44,7 +44,7 @@ type packet struct {
 }
 
 const (
-	wireNet = "198.18.0.%d" // for measurements, RFC 2544; nobody else is in these namespaces
+	wireNet = "198.18.0.%d" // for measurements, RFC 2544
 	// wireQueue is how many packets are under way to a region; more are lost, as in a switch.
 	wireQueue  = 4096
 	wireMTU    = 1500
@@ -154,7 +154,7 @@ func (w *wire) write(to *wireEnd) {
 			return
 		case p := <-to.due:
 			<-time.After(time.Until(p.at))
-			_, _ = to.tun.Write(p.data) // lost if nobody has the other end
+			_, _ = to.tun.Write(p.data) // lost if the region has ended
 		}
 	}
 }

@@ -36,7 +36,7 @@ const (
 	runLook  = 100 * time.Millisecond
 )
 
-// pipes is how one region reaches the others without a network: the clock of a test moves only while nobody waits for one.
+// pipes is how one region reaches the others without a network: the clock of a test stands still while a goroutine waits for one.
 type pipes struct {
 	from
 	readers map[fleet.RegionName]*watch.Reader
@@ -76,7 +76,7 @@ func (p pipes) Watch(ctx context.Context, peer fleet.RegionName, at fleet.Stream
 }
 
 // M14, M16, M18 to M20, M27, M29, M31, M35, M40, X24: as TestRegionsShare, in many short histories on the real stores, each with a seed
-// that repeats its choices. Time is virtual: it moves while everybody waits.
+// that repeats its choices. Time is virtual: it moves while all goroutines wait.
 func TestRegionsShareRuns(t *testing.T) {
 	t.Parallel()
 	urls := map[fleet.RegionName]string{}
