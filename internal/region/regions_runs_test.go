@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/compare"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi"
 	"github.com/holdfast-io/holdfast/internal/pause"
@@ -136,10 +139,50 @@ func (m *mesh) history(seed uint64) {
 	}
 	for range runSteps {
 		m.step(random)
+		if random.IntN(8) == 0 {
+			m.compareOnce(m.pair(random))
+		}
 		_ = pause.For(ctx, time.Duration(random.Int64N(int64(runPause)))) // it ends with the test
 	}
 	m.healAll()
 	m.agree(fmt.Sprintf("seed %d", seed))
+	self, peer := m.pair(random)
+	_, err := m.regions[self].raw.Exec(m.t.Context(), alterations[random.IntN(len(alterations))], peer)
+	require.NoError(m.t, err)
+	require.True(m.t, m.compareOnce(self, peer), "seed %d: %s compares with %s", seed, self, peer)
+	require.Equal(m.t, m.owed(self), m.held(self), "seed %d: %s compared with %s", seed, self, peer)
+}
+
+// alterations change copies by hand, which no feed shows.
+var alterations = []string{
+	`UPDATE copies SET spec = '{"maxReplicas": 77}' WHERE kind = 'pool' AND name LIKE '%0' AND owner = $1`,
+	`UPDATE copies SET number = 1 WHERE kind = 'pool' AND owner = $1`,
+	`DELETE FROM copies WHERE kind = 'pool' AND name LIKE '%1' AND owner = $1`,
+}
+
+// pair is a region and one of its peers.
+func (m *mesh) pair(random *rand.Rand) (self, peer fleet.RegionName) {
+	names := slices.Sorted(maps.Keys(m.regions))
+	i := random.IntN(len(names))
+	return names[i], names[(i+1+random.IntN(len(names)-1))%len(names)]
+}
+
+// compareOnce has a region compared with a peer, as far as it goes while links are cut.
+func (m *mesh) compareOnce(self, peer fleet.RegionName) (done bool) {
+	m.t.Helper()
+	m.ask(self, peer, false)
+	c := &compare.Comparer{Store: m.regions[self].store, Peers: questions{mesh: m, self: self}}
+	for range 100 {
+		turn, err := c.Page(m.t.Context(), fleet.SyncVisit{Peer: peer, Run: "run"})
+		if fleet.KindOf(err) == fleet.Stale {
+			continue
+		}
+		require.NoError(m.t, err)
+		if turn.Done || turn.Waits != "" {
+			return turn.Done
+		}
+	}
+	return false
 }
 
 // agree is settle in virtual time.
@@ -171,7 +214,7 @@ func (m *mesh) agree(what string) {
 }
 
 const emptyRegion = `DELETE FROM objects WHERE kind <> 'region' AND name <> 'default'; DELETE FROM copies; DELETE FROM copy_markers;
-	DELETE FROM policy_turns; DELETE FROM outbox; DELETE FROM region_streams; DELETE FROM quarantine`
+	DELETE FROM policy_turns; DELETE FROM outbox; DELETE FROM region_streams; DELETE FROM quarantine; DELETE FROM region_syncs; DELETE FROM lost_writes`
 
 // empty has the next history begin with nothing.
 func (m *mesh) empty() {
