@@ -41,6 +41,11 @@ func (c *Client) RemoveRegion(ctx context.Context, name string, m Mutation) (Obj
 	return c.turnRegion(ctx, m, nil, name, "remove")
 }
 
+// ResumeWrites accepts writes under a policy before all peers were compared with after a restore of this region.
+func (c *Client) ResumeWrites(ctx context.Context, name string, m Mutation) (Object, error) {
+	return c.turnRegion(ctx, m, nil, name, "resume-writes")
+}
+
 func (c *Client) turnRegion(ctx context.Context, m Mutation, in any, path ...string) (Object, error) {
 	var o Object
 	_, err := c.do(ctx, writeCall(http.MethodPost, m, in, append([]string{"regions"}, path...)...), &o)

@@ -12,6 +12,8 @@ type RegionStatus struct {
 	LastSeen   *time.Time `json:"lastSeen,omitempty"`
 	AdmittedBy string     `json:"admittedBy,omitempty"`
 	Problem    string     `json:"problem,omitempty" doc:"why the last call to the peer failed"`
+	// Recovering: this region was restored, and compares with these peers before it accepts writes under a policy.
+	Recovering []string `json:"recovering,omitempty"`
 	// Followed is what this region has of what the peer owns.
 	Followed *RegionFollowed `json:"followed,omitempty"`
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,6 +21,8 @@ func regionCells(c *cli, o api.Object) []string {
 	_, _ = json.Unmarshal(o.Spec, &spec), json.Unmarshal(o.Status, &status) // a newer shape shows less, json shows all
 	state := "unreachable"
 	switch {
+	case len(status.Recovering) > 0:
+		state = "this region, to compare with " + strings.Join(status.Recovering, ", ")
 	case status.Self:
 		state = "this region"
 	case status.Disabled:
@@ -47,7 +50,8 @@ func (c *cli) newRegionCommand() *cobra.Command {
 		newGroup("invitation", "Invitations that were made", c.newTokenListCommand(regionInvitations), c.newTokenRevokeCommand(regionInvitations)),
 		c.newRegionTurnCommand("disable", "End all traffic with a peer; nothing is deleted", (*api.Client).DisableRegion),
 		c.newRegionTurnCommand("enable", "Allow traffic with a peer again", (*api.Client).EnableRegion),
-		c.newRegionTurnCommand("remove", "Forget a peer; its name joins again only by a new invitation", (*api.Client).RemoveRegion))
+		c.newRegionTurnCommand("remove", "Forget a peer; its name joins again only by a new invitation", (*api.Client).RemoveRegion),
+		c.newRegionTurnCommand("resume-writes", "Accept writes under a policy before this region, which was restored, has compared with all peers", (*api.Client).ResumeWrites))
 }
 
 var regionInvitations = tokenNoun{

@@ -37,6 +37,13 @@ func FirstNumber(era int64) int64 { return era << eraBits }
 // EraOf is the era of the event with a number. The first era begins with 1.
 func EraOf(number int64) int64 { return max(1, number>>eraBits) }
 
+// RegionEra is the era of a region's database: its number, and a random id, since a database that is restored twice may have one
+// number twice.
+type RegionEra struct {
+	Number int64
+	ID     string
+}
+
 // CopyEnd is why an object is no longer copied to a region.
 type CopyEnd string
 

@@ -51,9 +51,10 @@ func (s *server) mountRegions(k fleet.DeclaredKind) {
 		summary string
 		do      func(context.Context, fleet.RegionName) error
 	}{
-		"disable": {"End all traffic with a peer, and delete nothing", s.store.DisablePeer},
-		"enable":  {"Allow traffic with a peer again", s.store.EnablePeer},
-		"remove":  {"Forget a peer of which no copies are kept", s.store.RemovePeer},
+		"disable":       {"End all traffic with a peer, and delete nothing", s.store.DisablePeer},
+		"enable":        {"Allow traffic with a peer again", s.store.EnablePeer},
+		"remove":        {"Forget a peer of which no copies are kept", s.store.RemovePeer},
+		"resume-writes": {"Accept writes under a policy before all peers were compared with after a restore", s.store.ResumeWrites},
 	} {
 		op := serve.Endpoint(http.MethodPost, path+"/{name}/"+verb, verb+"-region", turn.summary)
 		serve.Register(s.Server, serve.ForAdmins, op, func(ctx context.Context, in *turnRegionInput) (*objectOutput, error) {
@@ -114,6 +115,10 @@ func (s *server) regions(ctx context.Context) ([]api.Object, error) {
 	if err != nil {
 		return nil, err
 	}
+	recovering, err := s.store.NotCompared(ctx)
+	if err != nil {
+		return nil, err
+	}
 	var out []api.Object
 	for _, m := range members {
 		if m.Removed {
@@ -130,6 +135,9 @@ func (s *server) regions(ctx context.Context) ([]api.Object, error) {
 			}
 		}
 		status := regionStatus(m)
+		if m.Self {
+			status.Recovering = recovering
+		}
 		status.Followed = followed[m.Name]
 		if view.Status, err = json.Marshal(status); err != nil {
 			return nil, err
@@ -264,7 +272,7 @@ func (s *server) turnRegion(ctx context.Context, in *turnRegionInput, verb strin
 	if err := do(ctx, fleet.RegionName(in.Name)); err != nil {
 		return nil, err
 	}
-	s.Log.Info("region "+verb+"d", "region", in.Name, "by", serve.CallOf(ctx).Actor)
+	s.Log.Info("region: "+verb, "region", in.Name, "by", serve.CallOf(ctx).Actor)
 	after, err := s.regionNamed(ctx, in.Name)
 	if fleet.KindOf(err) == fleet.NotFound {
 		return &objectOutput{Body: before}, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/tls"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -27,6 +28,9 @@ type membership interface {
 	Members(ctx context.Context) ([]store.Member, error)
 	Announce(ctx context.Context, sign func(stored fleet.MemberRecord) fleet.MemberRecord) error
 	TakeMembers(ctx context.Context, records []fleet.MemberRecord) ([]decide.MemberDecision, error)
+	// SawEra is a conflict when the database of a peer went back.
+	SawEra(ctx context.Context, name fleet.RegionName, is fleet.RegionEra) error
+	Era(ctx context.Context) (fleet.RegionEra, error)
 	SawPeer(ctx context.Context, name fleet.RegionName, problem string) error
 	Invite(ctx context.Context, in store.Invitation, life time.Duration) (store.Invitation, error)
 	// Admit and Joined may be repeated: an answer can be lost.
@@ -156,8 +160,41 @@ func (n *Network) clientOf(m store.Member) *http.Client {
 	}
 	l = link{address: m.Address, key: m.Key, conns: &connections{open: map[*connection]bool{}}}
 	l.client = n.pinned(m.Key, l.conns.dial(n.opt.Dial))
+	l.client.Transport = &eraWatch{l.client.Transport, n.opt.Store, m.Name}
 	n.links[m.Name] = l
 	return l.client
+}
+
+// eraHeader has the era of the region that answers, and its random id.
+const eraHeader = "Holdfast-Era"
+
+// eraWatch rejects the answers of a peer whose database went back.
+type eraWatch struct {
+	http.RoundTripper
+	store membership
+	peer  fleet.RegionName
+}
+
+// CloseIdleConnections closes what no call uses.
+func (e *eraWatch) CloseIdleConnections() {
+	(&http.Client{Transport: e.RoundTripper}).CloseIdleConnections()
+}
+
+// RoundTrip is a conflict for an era that is lower than before, or another one of the same number.
+func (e *eraWatch) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := e.RoundTripper.RoundTrip(r)
+	if err != nil || answer.Header.Get(eraHeader) == "" { // a region of an older version says nothing
+		return answer, err
+	}
+	var is fleet.RegionEra
+	if _, err = fmt.Sscanf(answer.Header.Get(eraHeader), "%d %36s", &is.Number, &is.ID); err == nil {
+		err = e.store.SawEra(r.Context(), e.peer, is)
+	}
+	if err != nil {
+		_ = answer.Body.Close() // it was not read
+		return nil, err
+	}
+	return answer, nil
 }
 
 // Close closes the connections that no call uses.

@@ -136,7 +136,7 @@ func TestMesh(t *testing.T) {
 		}
 		require.Eventually(t, func() bool { return len(mustPeers(t, us)) == 2 && us.peer("ap").Reachable }, patience, 10*time.Millisecond)
 		require.False(t, us.peer("eu").Reachable)
-		require.Contains(t, us.peer("eu").Problem, "cut off")
+		require.Eventually(t, func() bool { return strings.Contains(us.peer("eu").Problem, "cut off") }, patience, 10*time.Millisecond)
 		w.heal()
 		us.knows("ap", "eu")
 	})

@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"net/http"
 
 	"github.com/holdfast-io/holdfast/internal/audit"
@@ -69,6 +70,12 @@ func (n *Network) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				WithHint("an administrator there can allow it: holdfast region enable "+string(m.Name)))
 	default:
 		strangers.Of(r.Context()).Admit()
+		is, err := n.opt.Store.Era(r.Context())
+		if err != nil {
+			serve.WriteProblem(w, serve.ProblemFor(err))
+			return
+		}
+		w.Header().Set(eraHeader, fmt.Sprintf("%d %s", is.Number, is.ID))
 		n.serveKnown(w, r, m.Name)
 	}
 }

@@ -43,6 +43,7 @@ type region struct {
 	address string
 	id      peers.Identity
 	store   *store.Store
+	url     string // of the database
 
 	mu       sync.Mutex
 	refusals []audit.Refusal
@@ -89,7 +90,8 @@ func (w *world) region(t *testing.T, name fleet.RegionName) *region {
 // regionWith has one of several keys.
 func (w *world) regionWith(t *testing.T, name fleet.RegionName, key int) *region {
 	t.Helper()
-	s, err := store.Open(t.Context(), testkit.DatabaseURL(t), string(name))
+	url := testkit.DatabaseURL(t)
+	s, err := store.Open(t.Context(), url, string(name))
 	require.NoError(t, err)
 	t.Cleanup(s.Close)
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -97,7 +99,7 @@ func (w *world) regionWith(t *testing.T, name fleet.RegionName, key int) *region
 	seed := sha256.Sum256(fmt.Appendf(nil, "%s %d", name, key))
 	id, err := peers.NewIdentity(name, seed[:])
 	require.NoError(t, err)
-	r := &region{t: t, name: name, address: "https://" + l.Addr().String(), id: id, store: s}
+	r := &region{t: t, url: url, name: name, address: "https://" + l.Addr().String(), id: id, store: s}
 	r.Network, err = peers.Open(t.Context(), peers.Options{
 		Identity: id, Address: r.address, Store: s, Every: 20 * time.Millisecond, Metrics: prometheus.NewRegistry(), Log: slog.New(slog.NewTextHandler(&r.log, nil)),
 		Refuse: func(f audit.Refusal) {

@@ -102,6 +102,9 @@ func (s *Store) DeleteDeclared(ctx context.Context, w Write) (Written, error) {
 		if err := s.CheckMatch(w, o); err != nil {
 			return err
 		}
+		if err := s.Recovered(ctx, q, o); err != nil {
+			return err
+		}
 		if err := Unreferred(ctx, q, w.Key); err != nil {
 			return err
 		}

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -25,6 +26,8 @@ type Store struct {
 	areas  Parts
 	// refused hears of what is not recorded, after the transaction.
 	refused func(audit.Refusal)
+	// recovering: the region was restored, and may have to compare with its peers first.
+	recovering atomic.Bool
 	// committed hears of each transaction that was committed.
 	committed func()
 }
@@ -164,6 +167,7 @@ func (s *Store) checkIdentity(ctx context.Context) error {
 		return fleet.Errorf(fleet.Precondition, "this database was restored or moved since era %d", r.Era).
 			WithHint("to continue with it: holdfast admin raise-era")
 	}
+	s.recovering.Store(r.Recovering)
 	return nil
 }
 
@@ -206,6 +210,9 @@ func RaiseEra(ctx context.Context, url, region string) (Region, error) {
 			return err
 		}
 		if err := q.RaiseEventNumbers(ctx, fleet.FirstNumber(r.Era)); err != nil {
+			return err
+		}
+		if err := q.ForgetSyncs(ctx); err != nil {
 			return err
 		}
 		return q.LoseVotes(ctx) // it may have granted otherwise since the backup

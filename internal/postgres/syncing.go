@@ -161,6 +161,9 @@ func (s *Store) governOne(ctx context.Context, q *db.Queries, w Write, spec json
 		}
 	}
 	governed, err := s.governed(next, over)
+	if err == nil {
+		err = s.recovered(ctx, q, governed.Policies)
+	}
 	if err != nil {
 		return Governed{}, err
 	}
@@ -177,6 +180,9 @@ func (s *Store) governOne(ctx context.Context, q *db.Queries, w Write, spec json
 // there it can only be deleted.
 func (s *Store) MayTurn(ctx context.Context, q *db.Queries, o *fleet.Object) error {
 	governed, err := s.Govern(ctx, q, o)
+	if err == nil {
+		err = s.recovered(ctx, q, governed[0].Policies)
+	}
 	if err != nil {
 		return err
 	}

@@ -77,7 +77,7 @@ func (q *Queries) DropSync(ctx context.Context, peer string) error {
 }
 
 const endSync = `-- name: EndSync :exec
-UPDATE region_syncs SET ended_at = now(), accepting = accepting AND wanted > pass WHERE peer = $1
+UPDATE region_syncs SET ended_at = now(), completed_at = started_at, accepting = accepting AND wanted > pass WHERE peer = $1
 `
 
 func (q *Queries) EndSync(ctx context.Context, peer string) error {
@@ -112,7 +112,7 @@ func (q *Queries) FeedNumbers(ctx context.Context, era int64) (FeedNumbersRow, e
 }
 
 const getSync = `-- name: GetSync :one
-SELECT peer, wanted, pass, accepting, bits, at, objects, compared, differed, written, removed, lost, waiting, wanted_at, started_at, moved_at, ended_at FROM region_syncs WHERE peer = $1 FOR UPDATE
+SELECT peer, wanted, pass, accepting, bits, at, objects, compared, differed, written, removed, lost, waiting, wanted_at, started_at, moved_at, ended_at, completed_at FROM region_syncs WHERE peer = $1 FOR UPDATE
 `
 
 func (q *Queries) GetSync(ctx context.Context, peer string) (RegionSync, error) {
@@ -136,6 +136,7 @@ func (q *Queries) GetSync(ctx context.Context, peer string) (RegionSync, error) 
 		&i.StartedAt,
 		&i.MovedAt,
 		&i.EndedAt,
+		&i.CompletedAt,
 	)
 	return i, err
 }
@@ -625,7 +626,7 @@ func (q *Queries) SyncReady(ctx context.Context, arg SyncReadyParams) (bool, err
 }
 
 const syncs = `-- name: Syncs :many
-SELECT peer, wanted, pass, accepting, bits, at, objects, compared, differed, written, removed, lost, waiting, wanted_at, started_at, moved_at, ended_at FROM region_syncs ORDER BY peer
+SELECT peer, wanted, pass, accepting, bits, at, objects, compared, differed, written, removed, lost, waiting, wanted_at, started_at, moved_at, ended_at, completed_at FROM region_syncs ORDER BY peer
 `
 
 func (q *Queries) Syncs(ctx context.Context) ([]RegionSync, error) {
@@ -655,6 +656,7 @@ func (q *Queries) Syncs(ctx context.Context) ([]RegionSync, error) {
 			&i.StartedAt,
 			&i.MovedAt,
 			&i.EndedAt,
+			&i.CompletedAt,
 		); err != nil {
 			return nil, err
 		}

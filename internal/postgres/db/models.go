@@ -601,6 +601,8 @@ type Peer struct {
 	Problem          string
 	DisabledAt       *time.Time
 	RemovedAt        *time.Time
+	Era              int64
+	EraID            string
 }
 
 type Pending struct {
@@ -675,6 +677,7 @@ type Region struct {
 	Timeline         int32
 	RaisedAt         time.Time
 	EraID            string
+	Recovering       bool
 }
 
 type RegionInvitation struct {
@@ -706,23 +709,24 @@ type RegionStream struct {
 }
 
 type RegionSync struct {
-	Peer      string
-	Wanted    int64
-	Pass      int64
-	Accepting bool
-	Bits      int32
-	At        int64
-	Objects   int64
-	Compared  int64
-	Differed  int64
-	Written   int64
-	Removed   int64
-	Lost      int64
-	Waiting   int64
-	WantedAt  time.Time
-	StartedAt *time.Time
-	MovedAt   *time.Time
-	EndedAt   *time.Time
+	Peer        string
+	Wanted      int64
+	Pass        int64
+	Accepting   bool
+	Bits        int32
+	At          int64
+	Objects     int64
+	Compared    int64
+	Differed    int64
+	Written     int64
+	Removed     int64
+	Lost        int64
+	Waiting     int64
+	WantedAt    time.Time
+	StartedAt   *time.Time
+	MovedAt     *time.Time
+	EndedAt     *time.Time
+	CompletedAt *time.Time
 }
 
 type Replica struct {

@@ -46,6 +46,22 @@ func (q *Queries) EnableMember(ctx context.Context, name string) (int64, error) 
 	return result.RowsAffected(), nil
 }
 
+const eraOfMember = `-- name: EraOfMember :one
+SELECT era, era_id FROM peers WHERE name = $1
+`
+
+type EraOfMemberRow struct {
+	Era   int64
+	EraID string
+}
+
+func (q *Queries) EraOfMember(ctx context.Context, name string) (EraOfMemberRow, error) {
+	row := q.db.QueryRow(ctx, eraOfMember, name)
+	var i EraOfMemberRow
+	err := row.Scan(&i.Era, &i.EraID)
+	return i, err
+}
+
 const insertInvitation = `-- name: InsertInvitation :one
 INSERT INTO region_invitations (id, hash, region, created_by, expires_at)
 VALUES ($1, $2, $3, $4, now() + make_interval(secs => $5::float8)) RETURNING id, hash, region, created_by, created_at, expires_at, used_at, used_by
@@ -122,7 +138,7 @@ func (q *Queries) ListInvitations(ctx context.Context, arg ListInvitationsParams
 }
 
 const listMembers = `-- name: ListMembers :many
-SELECT p.name, p.self, p.public_key, p.number, p.admitted_by, p.admission, p.address, p.address_number, p.address_signature, p.added_at, p.seen_at, p.problem, p.disabled_at, p.removed_at, (p.problem = '' AND coalesce(p.seen_at > now() - interval '30 seconds', false))::boolean AS reachable
+SELECT p.name, p.self, p.public_key, p.number, p.admitted_by, p.admission, p.address, p.address_number, p.address_signature, p.added_at, p.seen_at, p.problem, p.disabled_at, p.removed_at, p.era, p.era_id, (p.problem = '' AND coalesce(p.seen_at > now() - interval '30 seconds', false))::boolean AS reachable
 FROM peers p ORDER BY name
 `
 
@@ -141,6 +157,8 @@ type ListMembersRow struct {
 	Problem          string
 	DisabledAt       *time.Time
 	RemovedAt        *time.Time
+	Era              int64
+	EraID            string
 	Reachable        bool
 }
 
@@ -168,6 +186,8 @@ func (q *Queries) ListMembers(ctx context.Context) ([]ListMembersRow, error) {
 			&i.Problem,
 			&i.DisabledAt,
 			&i.RemovedAt,
+			&i.Era,
+			&i.EraID,
 			&i.Reachable,
 		); err != nil {
 			return nil, err
@@ -178,6 +198,24 @@ func (q *Queries) ListMembers(ctx context.Context) ([]ListMembersRow, error) {
 		return nil, err
 	}
 	return items, nil
+}
+
+const raiseEraOfMember = `-- name: RaiseEraOfMember :execrows
+UPDATE peers SET era = $1, era_id = $2 WHERE name = $3 AND era < $1
+`
+
+type RaiseEraOfMemberParams struct {
+	Era   int64
+	EraID string
+	Name  string
+}
+
+func (q *Queries) RaiseEraOfMember(ctx context.Context, arg RaiseEraOfMemberParams) (int64, error) {
+	result, err := q.db.Exec(ctx, raiseEraOfMember, arg.Era, arg.EraID, arg.Name)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const removeMember = `-- name: RemoveMember :execrows
@@ -200,6 +238,8 @@ ON CONFLICT (name) DO UPDATE SET
     address = excluded.address, address_number = excluded.address_number, address_signature = excluded.address_signature,
     disabled_at = CASE WHEN peers.removed_at IS NULL THEN peers.disabled_at END,
     added_at = CASE WHEN peers.removed_at IS NULL THEN peers.added_at ELSE now() END,
+    era = CASE WHEN peers.removed_at IS NULL THEN peers.era ELSE 0 END,
+    era_id = CASE WHEN peers.removed_at IS NULL THEN peers.era_id ELSE '' END,
     removed_at = NULL
 `
 

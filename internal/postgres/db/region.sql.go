@@ -32,6 +32,15 @@ func (q *Queries) EndEra(ctx context.Context) error {
 	return err
 }
 
+const endRecovery = `-- name: EndRecovery :exec
+UPDATE region SET recovering = false WHERE recovering
+`
+
+func (q *Queries) EndRecovery(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, endRecovery)
+	return err
+}
+
 const endedEra = `-- name: EndedEra :one
 SELECT id, xid::text::bigint AS xid, seq FROM eras WHERE era = $1
 `
@@ -63,11 +72,21 @@ func (q *Queries) ForgetServer(ctx context.Context, arg ForgetServerParams) erro
 	return err
 }
 
+const forgetSyncs = `-- name: ForgetSyncs :exec
+DELETE FROM region_syncs
+`
+
+// What was compared before a restore is to be compared again.
+func (q *Queries) ForgetSyncs(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, forgetSyncs)
+	return err
+}
+
 const foundRegion = `-- name: FoundRegion :one
 INSERT INTO region (name, era, system_identifier, timeline)
 VALUES ($1, 1, $2, $3)
 ON CONFLICT (only_row) DO UPDATE SET name = region.name
-RETURNING only_row, name, era, system_identifier, timeline, raised_at, era_id
+RETURNING only_row, name, era, system_identifier, timeline, raised_at, era_id, recovering
 `
 
 type FoundRegionParams struct {
@@ -87,12 +106,13 @@ func (q *Queries) FoundRegion(ctx context.Context, arg FoundRegionParams) (Regio
 		&i.Timeline,
 		&i.RaisedAt,
 		&i.EraID,
+		&i.Recovering,
 	)
 	return i, err
 }
 
 const getRegion = `-- name: GetRegion :one
-SELECT only_row, name, era, system_identifier, timeline, raised_at, era_id FROM region
+SELECT only_row, name, era, system_identifier, timeline, raised_at, era_id, recovering FROM region
 `
 
 func (q *Queries) GetRegion(ctx context.Context) (Region, error) {
@@ -106,8 +126,37 @@ func (q *Queries) GetRegion(ctx context.Context) (Region, error) {
 		&i.Timeline,
 		&i.RaisedAt,
 		&i.EraID,
+		&i.Recovering,
 	)
 	return i, err
+}
+
+const notCompared = `-- name: NotCompared :many
+SELECT p.name FROM region r CROSS JOIN peers p
+WHERE r.recovering AND NOT p.self AND p.disabled_at IS NULL AND p.removed_at IS NULL
+  AND NOT EXISTS (SELECT FROM region_syncs s WHERE s.peer = p.name AND s.completed_at IS NOT NULL)
+ORDER BY p.name
+`
+
+// The enabled peers that this region did not compare with since its database was restored.
+func (q *Queries) NotCompared(ctx context.Context) ([]string, error) {
+	rows, err := q.db.Query(ctx, notCompared)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, err
+		}
+		items = append(items, name)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const now = `-- name: Now :one
@@ -122,9 +171,10 @@ func (q *Queries) Now(ctx context.Context) (time.Time, error) {
 }
 
 const raiseEra = `-- name: RaiseEra :one
-UPDATE region SET era = era + 1, era_id = gen_random_uuid(), system_identifier = $1, timeline = $2, raised_at = now()
-WHERE name = $3
-RETURNING only_row, name, era, system_identifier, timeline, raised_at, era_id
+UPDATE region AS r SET era = era + 1, era_id = gen_random_uuid(), system_identifier = $1, timeline = $2, raised_at = now(),
+    recovering = EXISTS (SELECT FROM peers p WHERE NOT p.self AND p.disabled_at IS NULL AND p.removed_at IS NULL)
+WHERE r.name = $3
+RETURNING only_row, name, era, system_identifier, timeline, raised_at, era_id, recovering
 `
 
 type RaiseEraParams struct {
@@ -144,6 +194,7 @@ func (q *Queries) RaiseEra(ctx context.Context, arg RaiseEraParams) (Region, err
 		&i.Timeline,
 		&i.RaisedAt,
 		&i.EraID,
+		&i.Recovering,
 	)
 	return i, err
 }

@@ -25,10 +25,12 @@ func (s *Store) TurnInstance(ctx context.Context, t InstanceTurn) (postgres.Star
 		if err := s.CheckMatch(t.Write, o); err != nil {
 			return err
 		}
-		if t.Kind != fleet.OperationDelete {
-			if err := s.MayTurn(ctx, q, o); err != nil {
-				return err
-			}
+		may := s.MayTurn
+		if t.Kind == fleet.OperationDelete {
+			may = s.Recovered
+		}
+		if err := may(ctx, q, o); err != nil {
+			return err
 		}
 		return s.turn(ctx, q, t, o, out)
 	})

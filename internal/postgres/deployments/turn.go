@@ -18,10 +18,12 @@ func (s *Store) TurnDeployment(ctx context.Context, t DeploymentTurn) (postgres.
 		if err != nil {
 			return err
 		}
-		if t.Kind != fleet.OperationDestroy {
-			if err := s.MayTurn(ctx, q, w.object); err != nil {
-				return err
-			}
+		may := s.MayTurn
+		if t.Kind == fleet.OperationDestroy {
+			may = s.Recovered
+		}
+		if err := may(ctx, q, w.object); err != nil {
+			return err
 		}
 		out.Written = postgres.Written{Before: w.object, After: w.object}
 		return w.turn(ctx, t, out)

@@ -2,6 +2,8 @@
 
 -- An era that ended, and where: what a watcher has from beyond that place was undone by a restore.
 ALTER TABLE region ADD COLUMN era_id uuid NOT NULL DEFAULT gen_random_uuid();
+-- Restored: it first compares with its peers.
+ALTER TABLE region ADD COLUMN recovering boolean NOT NULL DEFAULT false;
 CREATE TABLE eras (
     era      bigint      PRIMARY KEY,
     id       uuid        NOT NULL,
@@ -105,7 +107,9 @@ CREATE TABLE region_syncs (
     wanted_at  timestamptz NOT NULL DEFAULT now(),
     started_at timestamptz,
     moved_at   timestamptz,
-    ended_at   timestamptz
+    ended_at   timestamptz,
+    -- When the last one began that came to its end.
+    completed_at timestamptz
 );
 
 -- States of objects that their owner does not know: after a restore, or a claim by force, it continues from an earlier
@@ -169,6 +173,9 @@ CREATE TABLE peers (
     problem           text        NOT NULL DEFAULT '', -- why the last call failed
     disabled_at       timestamptz,
     removed_at        timestamptz,
+    -- Of its database: a lower one, or another id of the same, is a database that goes back.
+    era               bigint      NOT NULL DEFAULT 0,
+    era_id            text        NOT NULL DEFAULT '',
     CHECK (NOT self OR disabled_at IS NULL AND removed_at IS NULL)
 );
 CREATE UNIQUE INDEX peers_self ON peers (self) WHERE self;

@@ -122,6 +122,31 @@ func (s *Store) SawPeer(ctx context.Context, name fleet.RegionName, problem stri
 	return postgres.Failed("record a call to a region", s.Q.SawMember(ctx, db.SawMemberParams{Name: string(name), Problem: problem}))
 }
 
+// SawEra takes the era of a peer's database. It is a conflict when that goes back: to a lower era, or to another one of the same
+// number.
+func (s *Store) SawEra(ctx context.Context, name fleet.RegionName, is fleet.RegionEra) error {
+	known, err := s.Q.EraOfMember(ctx, string(name))
+	switch {
+	case postgres.NoRows(err):
+		return nil // it is asked for the first time
+	case err != nil:
+		return postgres.Failed("read the era of a region", err)
+	case known.Era == is.Number && known.EraID == is.ID:
+		return nil
+	case known.Era >= is.Number:
+		return fleet.Errorf(fleet.Conflict, "the database of region %s went back: its era is %d (%s), and was %d (%s)", name, is.Number, is.ID, known.Era, known.EraID).
+			WithHint("run holdfast admin raise-era there until its era is above that one")
+	}
+	_, err = s.Q.RaiseEraOfMember(ctx, db.RaiseEraOfMemberParams{Name: string(name), Era: is.Number, EraID: is.ID})
+	return postgres.Failed("write the era of a region", err)
+}
+
+// Era is that of this region's database.
+func (s *Store) Era(ctx context.Context) (fleet.RegionEra, error) {
+	r, err := s.Q.GetRegion(ctx)
+	return fleet.RegionEra{Number: r.Era, ID: r.EraID}, postgres.Failed("read the region", err)
+}
+
 // DisablePeer ends all traffic with a peer and deletes nothing; a disabled one stays so.
 func (s *Store) DisablePeer(ctx context.Context, name fleet.RegionName) error {
 	return s.turn(ctx, "disable the region", name, s.Q.DisableMember)

@@ -81,7 +81,7 @@ UPDATE region_syncs SET at = @at, compared = compared + @compared, differed = di
 WHERE peer = @peer;
 
 -- name: EndSync :exec
-UPDATE region_syncs SET ended_at = now(), accepting = accepting AND wanted > pass WHERE peer = @peer;
+UPDATE region_syncs SET ended_at = now(), completed_at = started_at, accepting = accepting AND wanted > pass WHERE peer = @peer;
 
 -- What a comparison did not set aside again is settled.
 -- name: SettleQuarantine :execrows

@@ -11,6 +11,8 @@ ON CONFLICT (name) DO UPDATE SET
     address = excluded.address, address_number = excluded.address_number, address_signature = excluded.address_signature,
     disabled_at = CASE WHEN peers.removed_at IS NULL THEN peers.disabled_at END,
     added_at = CASE WHEN peers.removed_at IS NULL THEN peers.added_at ELSE now() END,
+    era = CASE WHEN peers.removed_at IS NULL THEN peers.era ELSE 0 END,
+    era_id = CASE WHEN peers.removed_at IS NULL THEN peers.era_id ELSE '' END,
     removed_at = NULL;
 
 -- name: DisableMember :execrows
@@ -22,6 +24,12 @@ UPDATE peers SET disabled_at = NULL WHERE name = @name AND NOT self AND removed_
 -- name: RemoveMember :execrows
 UPDATE peers SET removed_at = now(), seen_at = NULL, problem = '' WHERE name = @name AND NOT self AND removed_at IS NULL;
 
+
+-- name: EraOfMember :one
+SELECT era, era_id FROM peers WHERE name = @name;
+
+-- name: RaiseEraOfMember :execrows
+UPDATE peers SET era = @era, era_id = @era_id WHERE name = @name AND era < @era;
 
 -- name: SawMember :exec
 UPDATE peers SET problem = @problem, seen_at = CASE WHEN @problem::text = '' THEN now() ELSE seen_at END

@@ -18,9 +18,14 @@ FROM region r CROSS JOIN feed_horizon h
 LEFT JOIN LATERAL (SELECT x.xid, x.seq FROM events x WHERE x.era = r.era ORDER BY x.era DESC, x.xid DESC, x.seq DESC LIMIT 1) e ON true;
 
 -- name: RaiseEra :one
-UPDATE region SET era = era + 1, era_id = gen_random_uuid(), system_identifier = @system_identifier, timeline = @timeline, raised_at = now()
-WHERE name = @name
+UPDATE region AS r SET era = era + 1, era_id = gen_random_uuid(), system_identifier = @system_identifier, timeline = @timeline, raised_at = now(),
+    recovering = EXISTS (SELECT FROM peers p WHERE NOT p.self AND p.disabled_at IS NULL AND p.removed_at IS NULL)
+WHERE r.name = @name
 RETURNING *;
+
+-- What was compared before a restore is to be compared again.
+-- name: ForgetSyncs :exec
+DELETE FROM region_syncs;
 
 -- Numbers of events rise over eras too: what was undone by a restore is below all that follows.
 -- name: RaiseEventNumbers :exec
@@ -47,3 +52,13 @@ SELECT set_config('synchronous_commit', 'off', true);
 
 -- name: Now :one
 SELECT clock_timestamp()::timestamptz AS now;
+
+-- The enabled peers that this region did not compare with since its database was restored.
+-- name: NotCompared :many
+SELECT p.name FROM region r CROSS JOIN peers p
+WHERE r.recovering AND NOT p.self AND p.disabled_at IS NULL AND p.removed_at IS NULL
+  AND NOT EXISTS (SELECT FROM region_syncs s WHERE s.peer = p.name AND s.completed_at IS NOT NULL)
+ORDER BY p.name;
+
+-- name: EndRecovery :exec
+UPDATE region SET recovering = false WHERE recovering;
