@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"fmt"
 	"strconv"
@@ -182,23 +183,24 @@ func rangeOf(uid string, bits int) int64 {
 	return int64(first >> (32 - bits)) //nolint:gosec // of 32 bits
 }
 
-// split sorts objects into consecutive ranges.
-func split(all []fleet.CopySum, bits int, first, ranges int64) [][]fleet.CopySum {
-	out := make([][]fleet.CopySum, ranges)
-	for _, s := range all {
-		at := rangeOf(s.UID, bits) - first
-		out[at] = append(out[at], s)
-	}
-	return out
+// whole are the sums of consecutive ranges, and how many objects are in each.
+type whole struct {
+	sums    []byte
+	objects []int64
+	all     int64
 }
 
-// sumOfRange is the sum of what is in a range, in the order of uids.
-func sumOfRange(in []fleet.CopySum) []byte {
-	h := sha256.New()
-	for _, s := range in {
-		h.Write(s.Sum)
+// wholeOf has the sums of ranges in their order, with those of empty ones.
+func wholeOf(in []fleet.RangeSum, first, ranges int64) whole {
+	empty := sha256.Sum256(nil)
+	w := whole{sums: bytes.Repeat(empty[:wholeSum], int(ranges)), objects: make([]int64, ranges)}
+	for _, r := range in {
+		at := r.Range - first
+		copy(w.sums[at*wholeSum:], r.Sum[:wholeSum])
+		w.objects[at] = r.Objects
+		w.all += r.Objects
 	}
-	return h.Sum(nil)[:wholeSum]
+	return w
 }
 
 // bitsFor is how many bits make ranges of the right size.

@@ -180,6 +180,52 @@ func (q *Queries) HeldHolders(ctx context.Context, owner string) ([]HeldHoldersR
 	return items, nil
 }
 
+const heldRanges = `-- name: HeldRanges :many
+SELECT (('x' || left(s.uid::text, 8))::bit(32)::bigint >> $1::integer)::bigint AS range, count(*) AS objects,
+    sha256(string_agg(copy_sum(ROW(s.*)::copies), ''::bytea ORDER BY s.uid))::bytea AS sum
+FROM shared s WHERE s.uid BETWEEN $2::uuid AND $3::uuid AND s.owner = $4::text
+GROUP BY 1
+`
+
+type HeldRangesParams struct {
+	Shift int32
+	First string
+	Last  string
+	Owner string
+}
+
+type HeldRangesRow struct {
+	Range   int64
+	Objects int64
+	Sum     []byte
+}
+
+// The same of what a region has of another one's objects.
+func (q *Queries) HeldRanges(ctx context.Context, arg HeldRangesParams) ([]HeldRangesRow, error) {
+	rows, err := q.db.Query(ctx, heldRanges,
+		arg.Shift,
+		arg.First,
+		arg.Last,
+		arg.Owner,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []HeldRangesRow
+	for rows.Next() {
+		var i HeldRangesRow
+		if err := rows.Scan(&i.Range, &i.Objects, &i.Sum); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const heldSums = `-- name: HeldSums :many
 SELECT s.uid, s.region, s.kind, s.scope, s.name, s.owner_epoch, s.number::bigint AS number, copy_sum(ROW(s.*)::copies)::bytea AS sum
 FROM (SELECT unnest($1::text[])::uuid AS first, unnest($2::text[])::uuid AS last) r
@@ -500,6 +546,54 @@ func (q *Queries) SharedByUid(ctx context.Context, arg SharedByUidParams) ([]Sha
 			&i.DeletingSince,
 			&i.Event,
 		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const sharedRanges = `-- name: SharedRanges :many
+SELECT (('x' || left(s.uid::text, 8))::bit(32)::bigint >> $1::integer)::bigint AS range, count(*) AS objects,
+    sha256(string_agg(copy_sum(ROW(s.*)::copies), ''::bytea ORDER BY s.uid))::bytea AS sum
+FROM shared s WHERE s.uid BETWEEN $2::uuid AND $3::uuid AND s.owner = $4::text AND s.syncing -> 'regions' ? $5::text
+GROUP BY 1
+`
+
+type SharedRangesParams struct {
+	Shift  int32
+	First  string
+	Last   string
+	Owner  string
+	Region string
+}
+
+type SharedRangesRow struct {
+	Range   int64
+	Objects int64
+	Sum     []byte
+}
+
+// One sum for each range in which a region owns objects that another one is to have: far fewer rows than objects.
+func (q *Queries) SharedRanges(ctx context.Context, arg SharedRangesParams) ([]SharedRangesRow, error) {
+	rows, err := q.db.Query(ctx, sharedRanges,
+		arg.Shift,
+		arg.First,
+		arg.Last,
+		arg.Owner,
+		arg.Region,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SharedRangesRow
+	for rows.Next() {
+		var i SharedRangesRow
+		if err := rows.Scan(&i.Range, &i.Objects, &i.Sum); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -17,6 +17,20 @@ JOIN shared s ON s.uid BETWEEN r.first AND r.last
 WHERE s.owner = @owner::text
 ORDER BY s.uid;
 
+-- One sum for each range in which a region owns objects that another one is to have: far fewer rows than objects.
+-- name: SharedRanges :many
+SELECT (('x' || left(s.uid::text, 8))::bit(32)::bigint >> @shift::integer)::bigint AS range, count(*) AS objects,
+    sha256(string_agg(copy_sum(ROW(s.*)::copies), ''::bytea ORDER BY s.uid))::bytea AS sum
+FROM shared s WHERE s.uid BETWEEN @first::uuid AND @last::uuid AND s.owner = @owner::text AND s.syncing -> 'regions' ? @region::text
+GROUP BY 1;
+
+-- The same of what a region has of another one's objects.
+-- name: HeldRanges :many
+SELECT (('x' || left(s.uid::text, 8))::bit(32)::bigint >> @shift::integer)::bigint AS range, count(*) AS objects,
+    sha256(string_agg(copy_sum(ROW(s.*)::copies), ''::bytea ORDER BY s.uid))::bytea AS sum
+FROM shared s WHERE s.uid BETWEEN @first::uuid AND @last::uuid AND s.owner = @owner::text
+GROUP BY 1;
+
 -- name: SharedByUid :many
 SELECT s.region::text AS region, s.kind, s.scope, s.name, s.owner::text AS owner, s.owner_epoch, s.number::bigint AS number, s.uid, s.project, s.service, s.labels::jsonb AS labels,
     s.generation, s.spec, s.syncing, s.created_by, s.created_at, s.updated_at, s.deleting_since, s.event
