@@ -39,6 +39,7 @@ var hardWaits = map[string]string{
 	"unapplied policies": `SELECT count(*) FROM policy_turns WHERE ended_at IS NULL`,
 	"running operations": `SELECT count(*) FROM operations WHERE state = 'running'`,
 	"quarantined copies": `SELECT count(*) FROM quarantine`,
+	"lost writes":        `SELECT count(*) FROM lost_writes`, // there is none without a restore
 }
 
 // settle waits until each region has what the others owe it, and nothing waits.
