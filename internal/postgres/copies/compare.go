@@ -41,7 +41,7 @@ func (s *Store) SharedRanges(ctx context.Context, peer fleet.RegionName, in flee
 	for i, r := range rows {
 		out[i] = fleet.RangeSum(r)
 	}
-	return out, postgres.Failed("read what is to be compared", err)
+	return out, postgres.Failed("read sums of ranges", err)
 }
 
 // HeldRanges gives one sum for each range in which this region has copies of a peer's objects.
@@ -51,7 +51,7 @@ func (s *Store) HeldRanges(ctx context.Context, peer fleet.RegionName, in fleet.
 	for i, r := range rows {
 		out[i] = fleet.RangeSum(r)
 	}
-	return out, postgres.Failed("read what is to be compared", err)
+	return out, postgres.Failed("read sums of ranges", err)
 }
 
 // rangeShift leaves of the first 32 bits of a uid those that name its range.
