@@ -41,6 +41,11 @@ func (c *Client) RemoveRegion(ctx context.Context, name string, m Mutation) (Obj
 	return c.turnRegion(ctx, m, nil, name, "remove")
 }
 
+// DropCopies drops all copies of what a disabled peer owns.
+func (c *Client) DropCopies(ctx context.Context, name string, m Mutation) (Object, error) {
+	return c.turnRegion(ctx, m, nil, name, "drop-copies")
+}
+
 // ResumeWrites accepts writes under a policy before all peers were compared with after a restore of this region.
 func (c *Client) ResumeWrites(ctx context.Context, name string, m Mutation) (Object, error) {
 	return c.turnRegion(ctx, m, nil, name, "resume-writes")

@@ -5,6 +5,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
@@ -13,6 +16,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/workflows"
 )
 
@@ -122,6 +126,53 @@ func (m *mesh) compares(t *testing.T) {
 		m.regions["us"].kill(t, "us/"+serverName)
 		p.same(t, "eu", "us")
 	})
+	t.Run("with an owner that was restored", func(t *testing.T) { p.restored(t, us) })
 	p.allow(t, "eu", "eu")
 	p.empty(t, "eu", "us", "ap")
+}
+
+// restored puts the database of the owner back to a time before: what the others know of the time that was undone is listed there,
+// and replaced by what the owner has. X1, X3
+func (p sharedProject) restored(t *testing.T, us cli) {
+	eu := p.regions["eu"]
+	live, kept := filepath.Join(eu.data, postgresName), filepath.Join(t.TempDir(), "backup")
+	stopped := func(do func()) {
+		p.order(t, "stop", "eu%2F"+serverName)
+		p.order(t, "stop", "eu%2F"+postgresName)
+		do()
+		p.order(t, "start", "eu%2F"+postgresName)
+	}
+	stopped(func() { require.NoError(t, exec.Command("cp", "-a", live, kept).Run()) })
+	p.order(t, "start", "eu%2F"+serverName)
+	p.pool(t, "eu", "mended-1", 901)
+	p.pool(t, "eu", "late", 7)
+	_, err := eu.api.Delete(t.Context(), fleet.ObjectKey{Kind: fleet.KindPool, Name: "mended-2"}, api.Mutation{})
+	require.NoError(t, err)
+	p.same(t, "eu", "us", "ap")
+	stopped(func() {
+		require.NoError(t, os.RemoveAll(live))
+		require.NoError(t, exec.Command("cp", "-a", kept, live).Run())
+	})
+	waitFor(t, "the era is raised", func(ctx context.Context) error {
+		_, err := postgres.RaiseEra(ctx, eu.database, "eu")
+		return err
+	})
+	p.order(t, "start", "eu%2F"+serverName)
+	p.pool(t, "eu", "mended-3", 903) // as soon as it has compared with the others
+	p.same(t, "eu", "us", "ap")
+	var lost struct {
+		Items []api.LostWrite `json:"items"`
+	}
+	waitFor(t, "what is lost is listed", func(ctx context.Context) error {
+		us.json(t, &lost, cliOK, "sync", "lost")
+		if len(lost.Items) != 3 {
+			return fmt.Errorf("%w: %v", errNotYet, lost.Items)
+		}
+		return nil
+	})
+	was := map[string]bool{}
+	for _, l := range lost.Items {
+		was[l.Name] = l.Object != nil
+	}
+	require.Equal(t, map[string]bool{"mended-1": true, "late": true, "mended-2": false}, was)
 }

@@ -51,6 +51,7 @@ func (c *cli) newRegionCommand() *cobra.Command {
 		c.newRegionTurnCommand("disable", "End all traffic with a peer; nothing is deleted", (*api.Client).DisableRegion),
 		c.newRegionTurnCommand("enable", "Allow traffic with a peer again", (*api.Client).EnableRegion),
 		c.newRegionTurnCommand("remove", "Forget a peer; its name joins again only by a new invitation", (*api.Client).RemoveRegion),
+		c.newRegionTurnCommand("drop-copies", "Drop all copies of what a disabled peer owns, so that it can be removed", (*api.Client).DropCopies),
 		c.newRegionTurnCommand("resume-writes", "Accept writes under a policy before this region, which was restored, has compared with all peers", (*api.Client).ResumeWrites))
 }
 

@@ -54,6 +54,7 @@ func (s *server) mountRegions(k fleet.DeclaredKind) {
 		"disable":       {"End all traffic with a peer, and delete nothing", s.store.DisablePeer},
 		"enable":        {"Allow traffic with a peer again", s.store.EnablePeer},
 		"remove":        {"Forget a peer of which no copies are kept", s.store.RemovePeer},
+		"drop-copies":   {"Drop all copies of what a disabled peer owns", s.store.DropPeer},
 		"resume-writes": {"Accept writes under a policy before all peers were compared with after a restore", s.store.ResumeWrites},
 	} {
 		op := serve.Endpoint(http.MethodPost, path+"/{name}/"+verb, verb+"-region", turn.summary)

@@ -183,6 +183,7 @@ type copyStore interface {
 	GetCopy(ctx context.Context, k fleet.CopyKey) (fleet.Object, error)
 	ListCopies(ctx context.Context, of fleet.CopyKey, project fleet.ProjectName, after string, limit int32) ([]fleet.Object, error)
 	Streams(ctx context.Context) ([]copies.Stream, error)
+	DropPeer(ctx context.Context, peer fleet.RegionName) error
 	NotCompared(ctx context.Context) ([]string, error)
 	ResumeWrites(ctx context.Context, name fleet.RegionName) error
 	Syncs(ctx context.Context) ([]copies.Sync, error)

@@ -49,10 +49,23 @@ func (s *Store) notCompared(ctx context.Context, q *db.Queries) ([]string, error
 	if err != nil {
 		return nil, Failed("read what is to be compared after a restore", err)
 	}
-	if len(left) == 0 {
-		s.recovering.Store(false)
+	if len(left) > 0 {
+		return left, nil
 	}
-	return left, nil
+	if err := s.Q.EndRecovery(ctx); err != nil {
+		return nil, Failed("end the recovery", err)
+	}
+	s.recovering.Store(false)
+	return nil, nil
+}
+
+// LookRecovering has a server that runs notice that the database was restored behind it.
+func (s *Store) LookRecovering(ctx context.Context) error {
+	r, err := s.Q.GetRegion(ctx)
+	if err == nil && r.Recovering {
+		s.recovering.Store(true)
+	}
+	return Failed("read the region", err)
 }
 
 // ResumeWrites accepts writes under a policy before all peers were compared with after a restore.

@@ -1,6 +1,7 @@
 package region
 
 import (
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -81,4 +82,35 @@ func TestRestoredRegion(t *testing.T) {
 		require.NoError(t, eu.store.DisablePeer(t.Context(), "us"))
 		require.NoError(t, write(eu, "new", "one"))
 	})
+}
+
+// M46: the copies of a peer go only when an operator asks for it, of a disabled one, and come back when it is enabled again.
+func TestDropPeer(t *testing.T) {
+	t.Parallel()
+	m := stand(t, 30)
+	m.join()
+	us := m.regions["us"]
+	err := us.store.DropPeer(t.Context(), "eu")
+	require.Equal(t, fleet.IllegalState, fleet.KindOf(err), "%v", err)
+	require.Equal(t, fleet.NotFound, fleet.KindOf(us.store.DropPeer(t.Context(), "nobody")))
+	old, err := us.store.ClaimStream(t.Context(), "eu", "old")
+	require.NoError(t, err)
+	m.remove("eu", poolKey(7))
+	m.ask("us", "eu", false)
+	m.compare(questions{mesh: m, self: "us"}, "eu") // which leaves a marker
+	require.NoError(t, us.store.DisablePeer(t.Context(), "eu"))
+	require.Equal(t, fleet.Conflict, fleet.KindOf(us.store.RemovePeer(t.Context(), "eu")))
+	require.NoError(t, us.store.DropPeer(t.Context(), "eu"))
+	require.Empty(t, m.held("us"))
+	var left int
+	require.NoError(t, us.raw.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM copy_markers) + (SELECT count(*) FROM region_syncs)`).Scan(&left))
+	require.Zero(t, left)
+	_, err = us.store.ApplyCopies(t.Context(), fleet.CopySet{Claim: old})
+	require.Equal(t, fleet.Stale, fleet.KindOf(err), "a server that was paused meanwhile writes nothing")
+	require.NoError(t, us.store.EnablePeer(t.Context(), "eu"))
+	ctx, cancel := context.WithCancel(t.Context())
+	wait := m.follow(ctx)
+	m.settle("enabled again")
+	cancel()
+	wait()
 }

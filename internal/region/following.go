@@ -3,6 +3,7 @@ package region
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/url"
@@ -133,7 +134,7 @@ func (s *server) followPeers(ctx context.Context) error {
 		for _, st := range streams {
 			followed[st.Peer] = st.Seen < followLost
 		}
-		if err := s.store.WantSyncs(ctx, compared); err != nil {
+		if err := errors.Join(s.store.LookRecovering(ctx), s.store.WantSyncs(ctx, compared)); err != nil {
 			return err
 		}
 		compared = s.cfg.Timing.Compare

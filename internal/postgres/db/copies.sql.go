@@ -270,6 +270,17 @@ func (q *Queries) FindCopies(ctx context.Context, arg FindCopiesParams) ([]Copy,
 	return items, nil
 }
 
+const forgetPeer = `-- name: ForgetPeer :exec
+WITH markers AS (DELETE FROM copy_markers WHERE owner = $1), aside AS (DELETE FROM quarantine q WHERE q.peer = $1),
+    syncs AS (DELETE FROM region_syncs s WHERE s.peer = $1)
+UPDATE region_streams f SET claim = claim + 1, position = '', began = '', current_at = NULL WHERE f.peer = $1
+`
+
+func (q *Queries) ForgetPeer(ctx context.Context, peer string) error {
+	_, err := q.db.Exec(ctx, forgetPeer, peer)
+	return err
+}
+
 const holdStream = `-- name: HoldStream :one
 SELECT peer, claim, run, position, began, applied, seen_at, current_at FROM region_streams WHERE peer = $1 AND claim = $2 FOR UPDATE
 `
@@ -402,6 +413,17 @@ func (q *Queries) MarkersNow(ctx context.Context, arg MarkersNowParams) ([]CopyM
 		return nil, err
 	}
 	return items, nil
+}
+
+const memberEnabled = `-- name: MemberEnabled :one
+SELECT (disabled_at IS NULL AND removed_at IS NULL)::boolean FROM peers WHERE name = $1 AND NOT self
+`
+
+func (q *Queries) MemberEnabled(ctx context.Context, name string) (bool, error) {
+	row := q.db.QueryRow(ctx, memberEnabled, name)
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
 }
 
 const moveStream = `-- name: MoveStream :exec

@@ -174,7 +174,7 @@ func (s *Store) RemovePeer(ctx context.Context, name fleet.RegionName) error {
 		}
 		if copies > 0 {
 			return fleet.Errorf(fleet.Conflict, "%d copies of objects of region %s are kept", copies, name).At("name").
-				WithHint("take this region out of the policies that share them, in the region that controls each; to stop its traffic only: holdfast region disable " + string(name))
+				WithHint("take this region out of the policies that share them, in the region that controls each; or drop them, once it is disabled: holdfast region drop-copies " + string(name))
 		}
 		n, err := q.RemoveMember(ctx, string(name))
 		if err == nil && n == 0 {

@@ -97,3 +97,11 @@ SELECT count(*) FROM copies WHERE owner = @owner;
 DELETE FROM quarantine q
 USING (SELECT unnest(@regions::text[]) AS region, unnest(@kinds::text[]) AS kind, unnest(@scopes::text[]) AS scope, unnest(@names::text[]) AS name) k
 WHERE q.peer = @peer AND q.kind = k.kind AND q.scope = k.scope AND q.name = k.name AND q.region = k.region;
+
+-- name: MemberEnabled :one
+SELECT (disabled_at IS NULL AND removed_at IS NULL)::boolean FROM peers WHERE name = @name AND NOT self;
+
+-- name: ForgetPeer :exec
+WITH markers AS (DELETE FROM copy_markers WHERE owner = @peer), aside AS (DELETE FROM quarantine q WHERE q.peer = @peer),
+    syncs AS (DELETE FROM region_syncs s WHERE s.peer = @peer)
+UPDATE region_streams f SET claim = claim + 1, position = '', began = '', current_at = NULL WHERE f.peer = @peer;
