@@ -20,8 +20,12 @@ type Policies struct {
 	Now   func() time.Time
 }
 
-// pagesAtOnce is how many pages one activity visits; then the workflow says how far it is.
-const pagesAtOnce = 20
+// After so many pages an activity ends, and the workflow says how far it is. Pages of a policy are small, and an activity
+// costs as much as some of them.
+const (
+	pagesAtOnce       = 20
+	policyPagesAtOnce = 100
+)
 
 // ApplyPolicy visits the next pages of what a policy holder governs. Between two it pauses for a quarter of the time
 // that the first one took: the busier the region, the slower it goes.
@@ -38,7 +42,7 @@ func (p *Policies) ApplyPolicy(ctx context.Context, in fleet.PolicyVisit) (fleet
 		if turn.Done {
 			return turn, fail(ctx, p.Doors.TellDoors(ctx, fleet.PolicySubject(in.Holder())))
 		}
-		if page == pagesAtOnce {
+		if page == policyPagesAtOnce {
 			return turn, nil
 		}
 		pause := time.NewTimer(p.Now().Sub(began) / 4)

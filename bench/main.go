@@ -2,7 +2,7 @@
 // five rounds of one run, since absolute times say little about another machine. The table of
 // docs/benchmarks.md is its output. It runs on Linux, in the root of the repository:
 //
-//	go run ./bench [-only NAME,…] [-n 60] [-write] [-strict]
+//	go run ./bench [-only NAME,…] [-n 60] [-objects 100000] [-write] [-strict]
 package main
 
 import (
@@ -42,6 +42,8 @@ func measurements() []measurement {
 		{"placement", measurePlacement},
 		{"deployments", measureDeployments},
 		{"isolation", measureIsolation},
+		{"regions", measureRegions},
+		{"comparison", measureComparison},
 	}
 }
 
@@ -54,7 +56,7 @@ const (
 // options are the flags.
 type options struct {
 	only          []string
-	n             int
+	n, objects    int
 	write, strict bool
 	keep          bool
 }
@@ -100,6 +102,7 @@ func parse(args []string) (options, error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	only := flags.String("only", "", "measure these alone, of "+strings.Join(names, ","))
 	flags.IntVar(&o.n, "n", 60, "how many deliveries, and how many bare workflows, make a round")
+	flags.IntVar(&o.objects, "objects", 100_000, "how many objects regions share, and a policy governs")
 	flags.BoolVar(&o.write, "write", false, "write "+reportFile)
 	flags.BoolVar(&o.strict, "strict", false, "exit with 1 when a limit is missed")
 	flags.BoolVar(&o.keep, "keep", false, "keep the regions' data and logs")
@@ -120,6 +123,8 @@ func parse(args []string) (options, error) {
 		return o, fmt.Errorf("unexpected argument %.40q", flags.Arg(0))
 	case o.n < 1:
 		return o, fmt.Errorf("-n %d: at least 1", o.n)
+	case o.objects < leastObjects:
+		return o, fmt.Errorf("-objects %d: at least %d", o.objects, leastObjects)
 	}
 	return o, nil
 }

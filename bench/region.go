@@ -24,10 +24,10 @@ import (
 // lab is where measurements take place: a folder, and the laptop region's program built
 // into it. The program is spawned, never imported: it is a module of its own.
 type lab struct {
-	n       int
-	keep    bool
-	dir     string
-	program string
+	n, objects int
+	keep       bool
+	dir        string
+	program    string
 }
 
 func newLab(ctx context.Context, o options) (*lab, error) {
@@ -38,7 +38,7 @@ func newLab(ctx context.Context, o options) (*lab, error) {
 	if dir, err = filepath.EvalSymlinks(dir); err != nil { // as /proc shows the program
 		return nil, fmt.Errorf("find the folder: %w", err)
 	}
-	l := &lab{n: o.n, keep: o.keep, dir: dir, program: filepath.Join(dir, "temporal-dev")}
+	l := &lab{n: o.n, objects: o.objects, keep: o.keep, dir: dir, program: filepath.Join(dir, "temporal-dev")}
 	l.say("building temporal-dev …")
 	build := exec.CommandContext(ctx, "go", "build", "-C", "temporal-dev", "-o", l.program, ".")
 	build.Stdout, build.Stderr = os.Stderr, os.Stderr
@@ -92,8 +92,9 @@ type devProcess struct {
 }
 
 const (
-	// upLine begins the line by which temporal-dev says that everything answers.
+	// upLine and upLines begin the line by which temporal-dev says that everything answers.
 	upLine     = "the region is up"
+	upLines    = "the regions are up"
 	startLimit = 3 * time.Minute
 	stopLimit  = time.Minute
 	// crowd is how many are under way at once where throughput is measured.
@@ -102,6 +103,19 @@ const (
 
 // start starts a fresh region and returns when it says that it is up.
 func (l *lab) start(ctx context.Context, flags ...string) (*region, error) {
+	r, err := l.launch(ctx, nil, flags...)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.connect(); err != nil {
+		r.stop()
+		return nil, err
+	}
+	return r, nil
+}
+
+// launch starts the program, with more in its environment, and returns when all is up.
+func (l *lab) launch(ctx context.Context, env []string, flags ...string) (*region, error) {
 	dir, err := os.MkdirTemp(l.dir, "region-")
 	if err != nil {
 		return nil, fmt.Errorf("make a data directory: %w", err)
@@ -111,6 +125,7 @@ func (l *lab) start(ctx context.Context, flags ...string) (*region, error) {
 	r := &region{keep: l.keep, dir: dir, exited: make(chan struct{}), trouble: &bytes.Buffer{}}
 	r.cmd = exec.Command(l.program, args...)
 	r.cmd.Stderr = r.trouble
+	r.cmd.Env = append(os.Environ(), env...)
 	// Its own group, so that Ctrl-C reaches us alone and we stop it in order.
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	out, err := r.cmd.StdoutPipe()
@@ -125,7 +140,7 @@ func (l *lab) start(ctx context.Context, flags ...string) (*region, error) {
 	go func() {
 		lines, printed := bufio.NewScanner(out), false
 		for lines.Scan() {
-			if !printed && strings.HasPrefix(lines.Text(), upLine) {
+			if is := lines.Text(); !printed && (strings.HasPrefix(is, upLine) || strings.HasPrefix(is, upLines)) {
 				printed = true
 				close(up)
 			}
@@ -143,10 +158,6 @@ func (l *lab) start(ctx context.Context, flags ...string) (*region, error) {
 	case <-ctx.Done():
 		r.stop()
 		return nil, fmt.Errorf("wait for the region: %w", ctx.Err())
-	}
-	if err := r.connect(); err != nil {
-		r.stop()
-		return nil, err
 	}
 	return r, nil
 }

@@ -54,6 +54,7 @@ func serveControl(dir string, s *supervisor, wires *relays) (*control, error) {
 	mux.HandleFunc("GET /processes", c.list)
 	mux.HandleFunc("POST /processes/{name}/stop", c.order(s.stop))
 	mux.HandleFunc("POST /processes/{name}/start", c.order(s.start))
+	mux.HandleFunc("GET /links", c.links)
 	mux.HandleFunc("POST /links/cut", c.link((*relays).cut))
 	mux.HandleFunc("POST /links/heal", c.link((*relays).heal))
 	c.http = &http.Server{Handler: mux, ReadHeaderTimeout: orderTimeout}
@@ -97,6 +98,15 @@ func (c *control) order(do func(context.Context, string) error) http.HandlerFunc
 		}
 		c.list(w, r)
 	}
+}
+
+// links says how much was brought from region to region, for benchmarks.
+func (c *control) links(w http.ResponseWriter, _ *http.Request) {
+	views := []linkView{}
+	if c.wires != nil {
+		views = c.wires.views()
+	}
+	answer(w, http.StatusOK, views)
 }
 
 // link cuts or heals the link between two regions.

@@ -103,13 +103,20 @@ const isolated = "--isolation=uid"
 
 func launchAt(t *testing.T, data string, sites int, env ...string) *stack {
 	t.Helper()
+	return launchBehind(t, nil, data, sites, env...)
+}
+
+// launchBehind has another command start the supervisor.
+func launchBehind(t *testing.T, before []string, data string, sites int, env ...string) *stack {
+	t.Helper()
 	s := &stack{data: filepath.Join(data, "region"), failpoints: filepath.Join(data, "failpoints"), said: &transcript{}}
 	require.NoError(t, os.MkdirAll(s.failpoints, 0o700))
-	args := append([]string{asProgram, "--data", s.data, "--empty", "--sites", strconv.Itoa(sites), "--isolation=none"}, freeFlags...) // those that run programs of users isolate them
+	args := append([]string{os.Args[0], asProgram, "--data", s.data, "--empty", "--sites", strconv.Itoa(sites), "--isolation=none"}, freeFlags...) // those that run programs of users isolate them
 	for len(env) > 0 && strings.HasPrefix(env[0], "--") {
 		args, env = append(args, env[0]), env[1:]
 	}
-	s.supervisor = exec.Command(os.Args[0], args...)
+	args = append(before, args...)
+	s.supervisor = exec.Command(args[0], args[1:]...)
 	chosen, err := choose([]listener{{name: "link", want: loopback + ":0"}}, nil)
 	require.NoError(t, err)
 	s.otherLink = chosen.dial("link")
@@ -191,15 +198,7 @@ func (s *stack) connect(t *testing.T) {
 	var err error
 	s.api, err = api.NewClient(s.doc.API, s.doc.Token, api.WithTLS(s.security(t)))
 	require.NoError(t, err)
-	var known state
-	require.NoError(t, readJSON(filepath.Join(s.data, stateFile), &known))
-	password, err := os.ReadFile(filepath.Join(s.data, passwordFile))
-	require.NoError(t, err)
-	db := database{
-		listen:   &net.TCPAddr{IP: net.ParseIP(loopback), Port: known.Ports[addrPostgres]},
-		password: strings.TrimSpace(string(password)),
-	}
-	s.database = db.url(postgresDatabase)
+	s.database = s.databaseURL(t)
 	s.pg, err = pgxpool.New(t.Context(), s.database)
 	require.NoError(t, err)
 	t.Cleanup(s.pg.Close)
@@ -209,6 +208,19 @@ func (s *stack) connect(t *testing.T) {
 	s.temporal = workflowservice.NewWorkflowServiceClient(conn)
 	s.stores = &nodeStores{root: filepath.Join(s.data, "nodes")}
 	t.Cleanup(s.stores.close)
+}
+
+func (s *stack) databaseURL(t *testing.T) string {
+	t.Helper()
+	var known state
+	require.NoError(t, readJSON(filepath.Join(s.data, stateFile), &known))
+	password, err := os.ReadFile(filepath.Join(s.data, passwordFile))
+	require.NoError(t, err)
+	db := database{
+		listen:   &net.TCPAddr{IP: net.ParseIP(loopback), Port: known.Ports[addrPostgres]},
+		password: strings.TrimSpace(string(password)),
+	}
+	return db.url(postgresDatabase)
 }
 
 // files are those by which people call the region; none in the clear.

@@ -8,13 +8,11 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"runtime"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-io/holdfast/internal/lease"
 )
@@ -140,22 +138,7 @@ func (s *space) inside(t *testing.T, do func()) {
 		do()
 		return
 	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread() // and ends with it
-		there, err := os.Open(s.file())
-		if err == nil {
-			err = unix.Setns(int(there.Fd()), unix.CLONE_NEWNET)
-			_ = there.Close()
-		}
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		do()
-	}()
-	<-done
+	require.NoError(t, s.within(func() error { do(); return nil }))
 }
 
 // The stand-in for namespaces: what is cut waits, in that direction only, and arrives when healed.

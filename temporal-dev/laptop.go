@@ -103,6 +103,9 @@ func newRegion(opts options, out output, s *supervisor) (*laptop, error) {
 		dir.close()
 		return nil, err
 	}
+	if opts.network.Peers != "" {
+		l.peers = region.PeerConfig{Listen: l.addrs.dial(addrPeers), URL: l.peersURL()}
+	}
 	l.api = newClient(l.apiURL(), l.token, l.secure)
 	return l, nil
 }

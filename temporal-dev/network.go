@@ -15,6 +15,8 @@ const networkVariable = "HOLDFAST_NETWORK"
 type network struct {
 	Region string           `json:"region"` // the IP at which nodes reach it
 	Nodes  map[string]place `json:"nodes"`
+	Name   string           `json:"name"`  // of the region, if it is one of several
+	Peers  string           `json:"peers"` // host:port where other regions call it
 }
 
 // place is a node's location. Empty fields are as for a node on the loopback.

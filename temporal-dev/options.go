@@ -97,7 +97,7 @@ func (o options) check(rest []string) error {
 }
 
 // regionName is the region's name.
-func (o options) regionName() string { return cmp.Or(o.region, regionName) }
+func (o options) regionName() string { return cmp.Or(o.region, o.network.Name, regionName) }
 
 // process names a process of a region: eu/server where there are several regions.
 func (o options) process(name string) string {

@@ -58,8 +58,8 @@ func listeners(o options) []listener {
 		{addrMatching, "", inner},
 		{addrWorker, "", inner},
 	}
-	if o.region != "" {
-		all = append(all, listener{addrPeers, "", inner})
+	if o.region != "" || o.network.Peers != "" {
+		all = append(all, listener{addrPeers, "", cmp.Or(o.network.Peers, inner)})
 	}
 	for _, site := range siteNames(o.sites) {
 		for _, n := range laptopSite(site).Nodes {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -44,6 +45,9 @@ var postgresSettings = []string{
 	"max_logical_replication_workers=0", // and with them their launcher
 	"max_locks_per_transaction=256",     // a batch locks each of its 1,000 instances
 }
+
+// settingsVariable lists more settings, each after a comma, of which the last counts; only benchmarks use it.
+const settingsVariable = "HOLDFAST_POSTGRES_SETTINGS"
 
 // database is the region's Postgres.
 type database struct {
@@ -182,7 +186,8 @@ func (db *database) command(ctx context.Context) (*exec.Cmd, error) {
 		return nil, err
 	}
 	args := []string{"-h", db.listen.IP.String(), "-p", strconv.Itoa(db.listen.Port)}
-	for _, setting := range postgresSettings {
+	more := strings.FieldsFunc(os.Getenv(settingsVariable), func(r rune) bool { return r == ',' })
+	for _, setting := range append(slices.Clone(postgresSettings), more...) {
 		args = append(args, "-c", setting)
 	}
 	return db.run("postgres", db.data, args...)

@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"net"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -17,6 +19,7 @@ type relays struct {
 	mu        sync.Mutex
 	listeners []net.Listener
 	cuts      map[way]bool
+	brought   map[way]int64 // bytes
 	wake      chan struct{} // closed and replaced when a cut is healed
 	ended     chan struct{}
 	wg        sync.WaitGroup
@@ -24,7 +27,7 @@ type relays struct {
 }
 
 func newRelays() *relays {
-	return &relays{cuts: map[way]bool{}, open: map[net.Conn]bool{}, wake: make(chan struct{}), ended: make(chan struct{})}
+	return &relays{cuts: map[way]bool{}, brought: map[way]int64{}, open: map[net.Conn]bool{}, wake: make(chan struct{}), ended: make(chan struct{})}
 }
 
 // relay is one: what it takes it brings to an address that is known only when all has started.
@@ -89,10 +92,35 @@ func (r *relays) pump(in, out net.Conn, from, to string) {
 		if !r.pass(from, to) {
 			return
 		}
+		r.count(way{from, to}, n)
 		if _, werr := out.Write(b[:n]); err != nil || werr != nil {
 			return
 		}
 	}
+}
+
+func (r *relays) count(w way, n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.brought[w] += int64(n)
+}
+
+// linkView is what was brought in one direction so far.
+type linkView struct {
+	From  string `json:"from"`
+	To    string `json:"to"`
+	Bytes int64  `json:"bytes"`
+}
+
+func (r *relays) views() []linkView {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	views := make([]linkView, 0, len(r.brought))
+	for w, n := range r.brought {
+		views = append(views, linkView{w.from, w.to, n})
+	}
+	slices.SortFunc(views, func(a, b linkView) int { return strings.Compare(a.From+" "+a.To, b.From+" "+b.To) })
+	return views
 }
 
 // pass waits until nothing is cut in a direction; it is false at the end.

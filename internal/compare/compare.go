@@ -21,6 +21,7 @@ type copyStore interface {
 	LeaveSync(ctx context.Context, peer fleet.RegionName) error
 	CountHeld(ctx context.Context, peer fleet.RegionName) (int64, error)
 	HeldHolders(ctx context.Context, peer fleet.RegionName) ([]fleet.CopyAsked, error)
+	HeldRanges(ctx context.Context, peer fleet.RegionName, in fleet.UIDRange, bits int) ([]fleet.RangeSum, error)
 	HeldSums(ctx context.Context, peer fleet.RegionName, in []fleet.UIDRange) ([]fleet.CopySum, error)
 	// ApplyCompared is stale if the comparison is elsewhere by now.
 	ApplyCompared(ctx context.Context, in fleet.ComparedSet) (fleet.ComparedApplied, error)
@@ -110,9 +111,9 @@ func (p *page) run(ctx context.Context) error {
 		p.to = 0
 		return p.Store.SplitSync(ctx, p.at, p.at.Bits+2, p.at.Objects)
 	}
-	p.next.Compared = max(int64(len(held)), differ.Objects)
+	p.next.Compared = max(held.all, differ.Objects)
 	if len(differ.Ranges) > 0 {
-		if err := p.repair(ctx, held, differ.Ranges); err != nil {
+		if err := p.repair(ctx, differ.Ranges); err != nil {
 			return err
 		}
 	}
@@ -151,20 +152,34 @@ func (p *page) measure(ctx context.Context) error {
 }
 
 // compare reads what is here, and then asks the owner what differs.
-func (p *page) compare(ctx context.Context) (held []fleet.CopySum, differ differing, err error) {
+func (p *page) compare(ctx context.Context) (held whole, differ differing, err error) {
 	n := p.to - p.at.At
-	if held, err = p.Store.HeldSums(ctx, p.at.Peer, []fleet.UIDRange{uids(p.at.Bits, p.at.At, n)}); err != nil {
-		return nil, differ, err
+	all, err := p.Store.HeldRanges(ctx, p.at.Peer, uids(p.at.Bits, p.at.At, n), p.at.Bits)
+	if err != nil {
+		return held, differ, err
 	}
-	q := sums{Format: format, Bits: p.at.Bits, First: p.at.At}
-	for _, in := range split(held, p.at.Bits, p.at.At, n) {
-		q.Sums = append(q.Sums, sumOfRange(in)...)
+	held = wholeOf(all, p.at.At, n)
+	return held, differ, p.ask(ctx, PathSums, sums{Format: format, Bits: p.at.Bits, First: p.at.At, Sums: held.sums}, &differ)
+}
+
+// heldIn reads what is here in the ranges that the owner says differ, before it is asked for anything in them.
+func (p *page) heldIn(ctx context.Context, ranges []sumsOf) ([]fleet.CopySum, error) {
+	var in []fleet.UIDRange
+	for _, r := range ranges {
+		if r.Range < p.at.At || r.Range >= p.to || len(r.Sums)%shortSum != 0 || len(in) == rangesAtOnce {
+			return nil, fleet.Errorf(fleet.Communication, "region %s answers about other ranges than it was asked for", p.at.Peer)
+		}
+		in = append(in, uids(p.at.Bits, r.Range, 1))
 	}
-	return held, differ, p.ask(ctx, PathSums, q, &differ)
+	return p.Store.HeldSums(ctx, p.at.Peer, in)
 }
 
 // repair fetches what is not here as the owner has it, and asks about what the owner does not have as it is here.
-func (p *page) repair(ctx context.Context, held []fleet.CopySum, ranges []sumsOf) error {
+func (p *page) repair(ctx context.Context, ranges []sumsOf) error {
+	held, err := p.heldIn(ctx, ranges)
+	if err != nil {
+		return err
+	}
 	p.held, p.fetched = map[fleet.CopyKey]fleet.CopyVersion{}, map[fleet.CopyKey]bool{}
 	here := map[[shortSum]byte]bool{}
 	for _, s := range held {
@@ -174,9 +189,6 @@ func (p *page) repair(ctx context.Context, held []fleet.CopySum, ranges []sumsOf
 	there := map[int64]map[[shortSum]byte]bool{} // of the ranges that differ
 	want := wanted{Bits: p.at.Bits}
 	for _, r := range ranges {
-		if r.Range < p.at.At || r.Range >= p.to || len(r.Sums)%shortSum != 0 {
-			return fleet.Errorf(fleet.Communication, "region %s answers about other ranges than it was asked for", p.at.Peer)
-		}
 		there[r.Range] = map[[shortSum]byte]bool{}
 		if missing := r.without(here, there[r.Range]); len(missing) > 0 {
 			want.Ranges = append(want.Ranges, sumsOf{r.Range, missing})

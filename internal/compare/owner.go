@@ -15,7 +15,8 @@ import (
 
 // ownerStore has what this region owns.
 type ownerStore interface {
-	// SharedSums and SharedByUID give only what the peer is to have.
+	// SharedRanges, SharedSums and SharedByUID give only what the peer is to have. A range without objects has no sum.
+	SharedRanges(ctx context.Context, peer fleet.RegionName, in fleet.UIDRange, bits int) ([]fleet.RangeSum, error)
 	SharedSums(ctx context.Context, peer fleet.RegionName, in []fleet.UIDRange) ([]fleet.CopySum, error)
 	SharedByUID(ctx context.Context, peer fleet.RegionName, uids []string) ([]fleet.Object, error)
 	CountShared(ctx context.Context, peer fleet.RegionName) (int64, error)
@@ -105,25 +106,47 @@ func (o *Owner) sums(ctx context.Context, peer fleet.RegionName, in sums, out *l
 		}
 		return out.write(differing{Objects: n})
 	}
-	all, err := o.Store.SharedSums(ctx, peer, []fleet.UIDRange{uids(in.Bits, in.First, ranges)})
+	all, err := o.Store.SharedRanges(ctx, peer, uids(in.Bits, in.First, ranges), in.Bits)
 	if err != nil {
 		return err
 	}
-	answer := differing{Objects: int64(len(all))}
-	for i, have := range split(all, in.Bits, in.First, ranges) {
-		if bytes.Equal(sumOfRange(have), in.Sums[i*wholeSum:(i+1)*wholeSum]) {
+	here := wholeOf(all, in.First, ranges)
+	answer := differing{Objects: here.all}
+	var differ []fleet.UIDRange
+	for i := range ranges {
+		if bytes.Equal(here.sums[i*wholeSum:(i+1)*wholeSum], in.Sums[i*wholeSum:(i+1)*wholeSum]) {
 			continue
 		}
-		if len(have) > tooMany && in.Bits < maxBits {
+		if here.objects[i] > tooMany && in.Bits < maxBits {
 			return out.write(differing{Crowded: true})
 		}
-		d := sumsOf{Range: in.First + int64(i)}
-		for _, s := range have {
-			d.Sums = append(d.Sums, s.Sum[:shortSum]...)
-		}
-		answer.Ranges = append(answer.Ranges, d)
+		answer.Ranges = append(answer.Ranges, sumsOf{Range: in.First + i})
+		differ = append(differ, uids(in.Bits, in.First+i, 1))
+	}
+	if err := o.details(ctx, peer, in.Bits, differ, answer.Ranges); err != nil {
+		return err
 	}
 	return out.write(answer)
+}
+
+// details adds the sums of the objects of some ranges.
+func (o *Owner) details(ctx context.Context, peer fleet.RegionName, bits int, in []fleet.UIDRange, to []sumsOf) error {
+	if len(in) == 0 {
+		return nil
+	}
+	all, err := o.Store.SharedSums(ctx, peer, in)
+	if err != nil {
+		return err
+	}
+	at := make(map[int64]*sumsOf, len(to))
+	for i := range to {
+		at[to[i].Range] = &to[i]
+	}
+	for _, s := range all {
+		d := at[rangeOf(s.UID, bits)]
+		d.Sums = append(d.Sums, s.Sum[:shortSum]...)
+	}
+	return nil
 }
 
 // objects sends those that are wanted, as far as they are still what they were.

@@ -1,8 +1,10 @@
 package compare
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"fmt"
+	"strconv"
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -174,30 +176,31 @@ func uids(bits int, first, ranges int64) fleet.UIDRange {
 
 // rangeOf is the range of a uid.
 func rangeOf(uid string, bits int) int64 {
-	var first uint32
-	if _, err := fmt.Sscanf(uid[:8], "%08x", &first); err != nil {
+	first, err := strconv.ParseUint(uid[:8], 16, 32)
+	if err != nil {
 		return 0 // Postgres gives no other uids
 	}
-	return int64(first >> (32 - bits))
+	return int64(first >> (32 - bits)) //nolint:gosec // of 32 bits
 }
 
-// split sorts objects into consecutive ranges.
-func split(all []fleet.CopySum, bits int, first, ranges int64) [][]fleet.CopySum {
-	out := make([][]fleet.CopySum, ranges)
-	for _, s := range all {
-		at := rangeOf(s.UID, bits) - first
-		out[at] = append(out[at], s)
-	}
-	return out
+// whole are the sums of consecutive ranges, and how many objects are in each.
+type whole struct {
+	sums    []byte
+	objects []int64
+	all     int64
 }
 
-// sumOfRange is the sum of what is in a range, in the order of uids.
-func sumOfRange(in []fleet.CopySum) []byte {
-	h := sha256.New()
-	for _, s := range in {
-		h.Write(s.Sum)
+// wholeOf has the sums of ranges in their order, with those of empty ones.
+func wholeOf(in []fleet.RangeSum, first, ranges int64) whole {
+	empty := sha256.Sum256(nil)
+	w := whole{sums: bytes.Repeat(empty[:wholeSum], int(ranges)), objects: make([]int64, ranges)}
+	for _, r := range in {
+		at := r.Range - first
+		copy(w.sums[at*wholeSum:], r.Sum[:wholeSum])
+		w.objects[at] = r.Objects
+		w.all += r.Objects
 	}
-	return h.Sum(nil)[:wholeSum]
+	return w
 }
 
 // bitsFor is how many bits make ranges of the right size.

@@ -80,6 +80,12 @@ func (p SyncPlace) Ranges() int64 { return 1 << p.Bits }
 // UIDRange is a range of uids, both ends included.
 type UIDRange struct{ First, Last string }
 
+// RangeSum is what two regions compare of all objects in a range.
+type RangeSum struct {
+	Range, Objects int64
+	Sum            []byte // 32 bytes
+}
+
 // CopySum is what two regions compare of an object.
 type CopySum struct {
 	UID string

@@ -54,13 +54,8 @@ func newMesh(t *testing.T, names ...fleet.RegionName) *mesh {
 	t.Helper()
 	m := &mesh{t: t, regions: map[fleet.RegionName]*sharing{}, cuts: map[[2]fleet.RegionName]context.CancelFunc{}, cut: map[[2]fleet.RegionName]bool{}}
 	for _, name := range names {
-		url := testkit.DatabaseURL(t)
-		s, err := store.Open(t.Context(), url, string(name))
-		require.NoError(t, err)
-		t.Cleanup(s.Close)
-		raw, err := pgxpool.New(t.Context(), url)
-		require.NoError(t, err)
-		t.Cleanup(raw.Close)
+		r := newSharing(t, name, testkit.DatabaseURL(t))
+		s := r.store
 		h, err := httpapi.New(httpapi.Deps{
 			Store: s, Waker: noWaker{}, NodeStarted: func(context.Context, fleet.NodeName) error { return nil },
 			Flatten: compose.NewBudget(1 << 20), Region: string(name), PendingTTL: time.Minute, OperationLimit: time.Minute,
@@ -73,9 +68,21 @@ func newMesh(t *testing.T, names ...fleet.RegionName) *mesh {
 			}
 		}))
 		t.Cleanup(web.Close)
-		m.regions[name] = &sharing{name, s, raw, web, url}
+		r.web = web
+		m.regions[name] = r
 	}
 	return m
+}
+
+func newSharing(t *testing.T, name fleet.RegionName, url string) *sharing {
+	t.Helper()
+	s, err := store.Open(t.Context(), url, string(name))
+	require.NoError(t, err)
+	t.Cleanup(s.Close)
+	raw, err := pgxpool.New(t.Context(), url)
+	require.NoError(t, err)
+	t.Cleanup(raw.Close)
+	return &sharing{name: name, store: s, raw: raw, url: url}
 }
 
 // from is how one region reaches the others.
@@ -134,12 +141,18 @@ func (m *mesh) setCut(link [2]fleet.RegionName, cut bool) {
 
 // follow has each region follow each other one, in short turns, until the context ends.
 func (m *mesh) follow(ctx context.Context) (wait func()) {
-	var all sync.WaitGroup
-	for self, r := range m.regions {
-		f := &watch.Follower{
-			Store: r.store, Peers: from{m, self}, Log: slog.New(slog.DiscardHandler),
+	return m.followBy(ctx, func(r *sharing) *watch.Follower {
+		return &watch.Follower{
+			Store: r.store, Peers: from{m, r.name}, Log: slog.New(slog.DiscardHandler),
 			Turn: 700 * time.Millisecond, Beat: 50 * time.Millisecond, Silence: 20 * time.Second, Retry: 50 * time.Millisecond,
 		}
+	})
+}
+
+func (m *mesh) followBy(ctx context.Context, with func(*sharing) *watch.Follower) (wait func()) {
+	var all sync.WaitGroup
+	for self, r := range m.regions {
+		f := with(r)
 		for peer := range m.regions {
 			if peer == self {
 				continue
@@ -255,61 +268,76 @@ func (m *mesh) remove(region fleet.RegionName, key fleet.ObjectKey) {
 	}
 }
 
+func (m *mesh) healAll() {
+	for a := range m.regions {
+		for b := range m.regions {
+			m.setCut([2]fleet.RegionName{a, b}, false)
+		}
+	}
+}
+
+// step is one of the writes that regions make at random, or a link that is cut or healed.
+func (m *mesh) step(random *rand.Rand) {
+	m.t.Helper()
+	names := slices.Sorted(maps.Keys(m.regions))
+	pick := func() fleet.RegionName { return names[random.IntN(len(names))] }
+	owner, of := pick(), pick()
+	name := fmt.Sprintf("%s-%d", of, random.IntN(3)) // often a project of another region, of which there may be a copy
+	if random.IntN(3) == 0 {
+		of, name = owner, "p" // of which each region has one
+	}
+	pool := fleet.ObjectKey{Kind: fleet.KindPool, Name: fmt.Sprintf("%s-pool-%d", name, random.IntN(3))}
+	switch random.IntN(8) {
+	case 0, 1:
+		m.declare(owner, pool, name, map[string]string{"v": fmt.Sprint(random.IntN(1000))}, fleet.PoolSpec{MaxReplicas: random.IntN(4)})
+	case 2, 3:
+		if of == owner {
+			m.changePolicy(random, owner, name)
+		}
+	case 4:
+		m.remove(owner, pool)
+	case 5:
+		if of == owner {
+			m.remove(owner, fleet.ProjectKey(fleet.ProjectName(name)))
+		}
+	case 6:
+		m.setCut([2]fleet.RegionName{owner, pick()}, true)
+	case 7:
+		m.setCut([2]fleet.RegionName{owner, pick()}, false)
+	}
+}
+
+// changePolicy shares a project with some others, and may apply that at once.
+func (m *mesh) changePolicy(random *rand.Rand, owner fleet.RegionName, name string) {
+	m.t.Helper()
+	regions := []string{string(owner)}
+	for _, other := range slices.Sorted(maps.Keys(m.regions)) {
+		if other != owner && random.IntN(2) == 0 {
+			regions = append(regions, string(other))
+		}
+	}
+	m.share(owner, name, regions...)
+	if random.IntN(2) == 0 {
+		m.apply(owner)
+	}
+}
+
 // M14, M16, M18, M20, M27, M29, M31, M35, M40, X24: regions that write, share, take back, delete and lose their links at
 // random have in the end what they are to have, and nothing else.
 func TestRegionsShare(t *testing.T) {
 	t.Parallel()
 	m := newMesh(t, "eu", "us", "ap")
-	names := slices.Sorted(maps.Keys(m.regions))
 	ctx, cancel := context.WithCancel(t.Context())
 	wait := m.follow(ctx)
 	defer func() { cancel(); wait() }()
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
-	pick := func() fleet.RegionName { return names[random.IntN(len(names))] }
 	for round := range 5 {
 		for range 40 {
-			owner, of := pick(), pick()
-			name := fmt.Sprintf("%s-%d", of, random.IntN(3)) // often a project of another region, of which there may be a copy
-			if random.IntN(3) == 0 {
-				of, name = owner, "p" // of which each region has one
-			}
-			pool := fleet.ObjectKey{Kind: fleet.KindPool, Name: fmt.Sprintf("%s-pool-%d", name, random.IntN(3))}
-			switch random.IntN(8) {
-			case 0, 1:
-				m.declare(owner, pool, name, map[string]string{"v": fmt.Sprint(random.IntN(1000))}, fleet.PoolSpec{MaxReplicas: random.IntN(4)})
-			case 2, 3:
-				if of != owner {
-					continue
-				}
-				regions := []string{string(owner)}
-				for _, other := range names {
-					if other != owner && random.IntN(2) == 0 {
-						regions = append(regions, string(other))
-					}
-				}
-				m.share(owner, name, regions...)
-				if random.IntN(2) == 0 {
-					m.apply(owner)
-				}
-			case 4:
-				m.remove(owner, pool)
-			case 5:
-				if of == owner {
-					m.remove(owner, fleet.ProjectKey(fleet.ProjectName(name)))
-				}
-			case 6:
-				m.setCut([2]fleet.RegionName{owner, pick()}, true)
-			case 7:
-				m.setCut([2]fleet.RegionName{owner, pick()}, false)
-			}
+			m.step(random)
 		}
-		for _, a := range names {
-			for _, b := range names {
-				m.setCut([2]fleet.RegionName{a, b}, false)
-			}
-		}
+		m.healAll()
 		m.settle(fmt.Sprintf("round %d", round))
 	}
 	applied := int64(0)

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/holdfast-io/holdfast/internal/pause"
 	"github.com/holdfast-io/holdfast/internal/poke"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
@@ -79,15 +78,21 @@ func (r *Reader) leave() {
 func (r *Reader) run(ctx context.Context) {
 	tick := time.NewTicker(r.every)
 	defer tick.Stop()
+	gap := time.NewTimer(readGap)
+	defer gap.Stop()
 	for ctx.Err() == nil {
 		if r.read(ctx) {
 			continue
 		}
+		gap.Reset(readGap)
 		select {
 		case <-ctx.Done():
 		case <-tick.C:
 		case <-r.wake:
-			_ = pause.For(ctx, readGap) // later commits are read together
+			select {
+			case <-ctx.Done():
+			case <-gap.C: // commits that follow each other closely are read together
+			}
 		}
 	}
 }

@@ -32,6 +32,31 @@ func (s *Store) HeldSums(ctx context.Context, peer fleet.RegionName, in []fleet.
 	return out, postgres.Failed("read sums", err)
 }
 
+// SharedRanges gives one sum for each range in which this region owns something that a peer is to have.
+func (s *Store) SharedRanges(ctx context.Context, peer fleet.RegionName, in fleet.UIDRange, bits int) ([]fleet.RangeSum, error) {
+	rows, err := s.Q.SharedRanges(ctx, db.SharedRangesParams{
+		Shift: rangeShift(bits), First: in.First, Last: in.Last, Owner: s.Region, Region: string(peer),
+	})
+	out := make([]fleet.RangeSum, len(rows))
+	for i, r := range rows {
+		out[i] = fleet.RangeSum(r)
+	}
+	return out, postgres.Failed("read sums of ranges", err)
+}
+
+// HeldRanges gives one sum for each range in which this region has copies of a peer's objects.
+func (s *Store) HeldRanges(ctx context.Context, peer fleet.RegionName, in fleet.UIDRange, bits int) ([]fleet.RangeSum, error) {
+	rows, err := s.Q.HeldRanges(ctx, db.HeldRangesParams{Shift: rangeShift(bits), First: in.First, Last: in.Last, Owner: string(peer)})
+	out := make([]fleet.RangeSum, len(rows))
+	for i, r := range rows {
+		out[i] = fleet.RangeSum(r)
+	}
+	return out, postgres.Failed("read sums of ranges", err)
+}
+
+// rangeShift leaves of the first 32 bits of a uid those that name its range.
+func rangeShift(bits int) int32 { return int32(32 - bits) } //nolint:gosec // at most 32
+
 func ends(in []fleet.UIDRange) (froms, tos []string) {
 	for _, r := range in {
 		froms, tos = append(froms, r.First), append(tos, r.Last)

@@ -180,11 +180,56 @@ func (q *Queries) HeldHolders(ctx context.Context, owner string) ([]HeldHoldersR
 	return items, nil
 }
 
+const heldRanges = `-- name: HeldRanges :many
+SELECT (('x' || left(s.uid::text, 8))::bit(32)::bigint >> $1::integer)::bigint AS range, count(*) AS objects,
+    sha256(string_agg(copy_sum(ROW(s.*)::copies), ''::bytea ORDER BY s.uid))::bytea AS sum
+FROM shared s WHERE s.uid BETWEEN $2::uuid AND $3::uuid AND s.owner = $4::text
+GROUP BY 1
+`
+
+type HeldRangesParams struct {
+	Shift int32
+	First string
+	Last  string
+	Owner string
+}
+
+type HeldRangesRow struct {
+	Range   int64
+	Objects int64
+	Sum     []byte
+}
+
+// The same of what a region has of another one's objects.
+func (q *Queries) HeldRanges(ctx context.Context, arg HeldRangesParams) ([]HeldRangesRow, error) {
+	rows, err := q.db.Query(ctx, heldRanges,
+		arg.Shift,
+		arg.First,
+		arg.Last,
+		arg.Owner,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []HeldRangesRow
+	for rows.Next() {
+		var i HeldRangesRow
+		if err := rows.Scan(&i.Range, &i.Objects, &i.Sum); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const heldSums = `-- name: HeldSums :many
 SELECT s.uid, s.region, s.kind, s.scope, s.name, s.owner_epoch, s.number::bigint AS number, copy_sum(ROW(s.*)::copies)::bytea AS sum
 FROM (SELECT unnest($1::text[])::uuid AS first, unnest($2::text[])::uuid AS last) r
-JOIN shared s ON s.uid BETWEEN r.first AND r.last
-WHERE s.owner = $3::text
+CROSS JOIN LATERAL (SELECT x.region, x.kind, x.scope, x.name, x.owner, x.owner_epoch, x.number, x.uid, x.project, x.service, x.labels, x.generation, x.spec, x.syncing, x.created_by, x.created_at, x.updated_at, x.deleting_since, x.event FROM shared x WHERE x.uid BETWEEN r.first AND r.last AND x.owner = $3::text OFFSET 0) s
 ORDER BY s.uid
 `
 
@@ -437,8 +482,8 @@ func (q *Queries) SettleQuarantine(ctx context.Context, peer string) (int64, err
 const sharedByUid = `-- name: SharedByUid :many
 SELECT s.region::text AS region, s.kind, s.scope, s.name, s.owner::text AS owner, s.owner_epoch, s.number::bigint AS number, s.uid, s.project, s.service, s.labels::jsonb AS labels,
     s.generation, s.spec, s.syncing, s.created_by, s.created_at, s.updated_at, s.deleting_since, s.event
-FROM (SELECT unnest($1::text[])::uuid AS uid) k JOIN shared s ON s.uid = k.uid
-WHERE s.owner = $2::text AND s.syncing -> 'regions' ? $3::text
+FROM (SELECT unnest($1::text[])::uuid AS uid) k
+CROSS JOIN LATERAL (SELECT x.region, x.kind, x.scope, x.name, x.owner, x.owner_epoch, x.number, x.uid, x.project, x.service, x.labels, x.generation, x.spec, x.syncing, x.created_by, x.created_at, x.updated_at, x.deleting_since, x.event FROM shared x WHERE x.uid = k.uid AND x.owner = $2::text AND x.syncing -> 'regions' ? $3::text OFFSET 0) s
 ORDER BY s.uid
 `
 
@@ -510,11 +555,59 @@ func (q *Queries) SharedByUid(ctx context.Context, arg SharedByUidParams) ([]Sha
 	return items, nil
 }
 
+const sharedRanges = `-- name: SharedRanges :many
+SELECT (('x' || left(s.uid::text, 8))::bit(32)::bigint >> $1::integer)::bigint AS range, count(*) AS objects,
+    sha256(string_agg(copy_sum(ROW(s.*)::copies), ''::bytea ORDER BY s.uid))::bytea AS sum
+FROM shared s WHERE s.uid BETWEEN $2::uuid AND $3::uuid AND s.owner = $4::text AND s.syncing -> 'regions' ? $5::text
+GROUP BY 1
+`
+
+type SharedRangesParams struct {
+	Shift  int32
+	First  string
+	Last   string
+	Owner  string
+	Region string
+}
+
+type SharedRangesRow struct {
+	Range   int64
+	Objects int64
+	Sum     []byte
+}
+
+// One sum for each range in which a region owns objects that another one is to have: far fewer rows than objects.
+func (q *Queries) SharedRanges(ctx context.Context, arg SharedRangesParams) ([]SharedRangesRow, error) {
+	rows, err := q.db.Query(ctx, sharedRanges,
+		arg.Shift,
+		arg.First,
+		arg.Last,
+		arg.Owner,
+		arg.Region,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SharedRangesRow
+	for rows.Next() {
+		var i SharedRangesRow
+		if err := rows.Scan(&i.Range, &i.Objects, &i.Sum); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const sharedSums = `-- name: SharedSums :many
 SELECT s.uid, s.region, s.kind, s.scope, s.name, s.owner_epoch, s.number::bigint AS number, copy_sum(ROW(s.*)::copies)::bytea AS sum
 FROM (SELECT unnest($1::text[])::uuid AS first, unnest($2::text[])::uuid AS last) r
-JOIN shared s ON s.uid BETWEEN r.first AND r.last
-WHERE s.owner = $3::text AND s.syncing -> 'regions' ? $4::text
+CROSS JOIN LATERAL (
+    SELECT x.region, x.kind, x.scope, x.name, x.owner, x.owner_epoch, x.number, x.uid, x.project, x.service, x.labels, x.generation, x.spec, x.syncing, x.created_by, x.created_at, x.updated_at, x.deleting_since, x.event FROM shared x WHERE x.uid BETWEEN r.first AND r.last AND x.owner = $3::text AND x.syncing -> 'regions' ? $4::text OFFSET 0) s
 ORDER BY s.uid
 `
 
@@ -536,7 +629,8 @@ type SharedSumsRow struct {
 	Sum        []byte
 }
 
-// What a region owns, and another one is to have, in ranges of uids.
+// What a region owns, and another one is to have, in ranges of uids. Each range is read by itself and by an index: the planner
+// would compare every object with every range.
 func (q *Queries) SharedSums(ctx context.Context, arg SharedSumsParams) ([]SharedSumsRow, error) {
 	rows, err := q.db.Query(ctx, sharedSums,
 		arg.Froms,

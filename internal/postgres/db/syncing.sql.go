@@ -245,8 +245,8 @@ appended AS (
         SELECT x.uid, x.kind, x.api_version, x.project, x.scope, x.name, x.labels, x.generation, x.resource_version, x.spec, x.syncing, x.owner_epoch, x.created_by, x.created_at, x.updated_at, x.deleting_since, x.service, x.refreshed, jsonb_build_object('spec', x.spec, 'ownerEpoch', x.owner_epoch)
                || CASE WHEN x.labels IN ('{}', 'null') THEN '{}' ELSE jsonb_build_object('labels', x.labels) END AS declared
         FROM objects x WHERE x.uid = k.uid AND x.syncing = k.before OFFSET 0) o ON true
-    RETURNING uid, seq)
-UPDATE objects o SET syncing = k.after, refreshed = a.seq FROM k JOIN appended a ON a.uid = k.uid WHERE o.uid = k.uid AND o.syncing = k.before
+    RETURNING uid, seq, before -> 'syncing' AS was, after -> 'syncing' AS is_now)
+UPDATE objects o SET syncing = a.is_now, refreshed = a.seq FROM appended a WHERE o.uid = a.uid AND o.syncing = a.was
 `
 
 type RefreshSyncingParams struct {

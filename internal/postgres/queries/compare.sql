@@ -1,9 +1,10 @@
--- What a region owns, and another one is to have, in ranges of uids.
+-- What a region owns, and another one is to have, in ranges of uids. Each range is read by itself and by an index: the planner
+-- would compare every object with every range.
 -- name: SharedSums :many
 SELECT s.uid, s.region, s.kind, s.scope, s.name, s.owner_epoch, s.number::bigint AS number, copy_sum(ROW(s.*)::copies)::bytea AS sum
 FROM (SELECT unnest(@froms::text[])::uuid AS first, unnest(@tos::text[])::uuid AS last) r
-JOIN shared s ON s.uid BETWEEN r.first AND r.last
-WHERE s.owner = @owner::text AND s.syncing -> 'regions' ? @region::text
+CROSS JOIN LATERAL (
+    SELECT x.* FROM shared x WHERE x.uid BETWEEN r.first AND r.last AND x.owner = @owner::text AND x.syncing -> 'regions' ? @region::text OFFSET 0) s
 ORDER BY s.uid;
 
 -- name: CountShared :one
@@ -13,15 +14,28 @@ SELECT count(*) FROM shared s WHERE s.owner = @owner::text AND s.syncing -> 'reg
 -- name: HeldSums :many
 SELECT s.uid, s.region, s.kind, s.scope, s.name, s.owner_epoch, s.number::bigint AS number, copy_sum(ROW(s.*)::copies)::bytea AS sum
 FROM (SELECT unnest(@froms::text[])::uuid AS first, unnest(@tos::text[])::uuid AS last) r
-JOIN shared s ON s.uid BETWEEN r.first AND r.last
-WHERE s.owner = @owner::text
+CROSS JOIN LATERAL (SELECT x.* FROM shared x WHERE x.uid BETWEEN r.first AND r.last AND x.owner = @owner::text OFFSET 0) s
 ORDER BY s.uid;
+
+-- One sum for each range in which a region owns objects that another one is to have: far fewer rows than objects.
+-- name: SharedRanges :many
+SELECT (('x' || left(s.uid::text, 8))::bit(32)::bigint >> @shift::integer)::bigint AS range, count(*) AS objects,
+    sha256(string_agg(copy_sum(ROW(s.*)::copies), ''::bytea ORDER BY s.uid))::bytea AS sum
+FROM shared s WHERE s.uid BETWEEN @first::uuid AND @last::uuid AND s.owner = @owner::text AND s.syncing -> 'regions' ? @region::text
+GROUP BY 1;
+
+-- The same of what a region has of another one's objects.
+-- name: HeldRanges :many
+SELECT (('x' || left(s.uid::text, 8))::bit(32)::bigint >> @shift::integer)::bigint AS range, count(*) AS objects,
+    sha256(string_agg(copy_sum(ROW(s.*)::copies), ''::bytea ORDER BY s.uid))::bytea AS sum
+FROM shared s WHERE s.uid BETWEEN @first::uuid AND @last::uuid AND s.owner = @owner::text
+GROUP BY 1;
 
 -- name: SharedByUid :many
 SELECT s.region::text AS region, s.kind, s.scope, s.name, s.owner::text AS owner, s.owner_epoch, s.number::bigint AS number, s.uid, s.project, s.service, s.labels::jsonb AS labels,
     s.generation, s.spec, s.syncing, s.created_by, s.created_at, s.updated_at, s.deleting_since, s.event
-FROM (SELECT unnest(@uids::text[])::uuid AS uid) k JOIN shared s ON s.uid = k.uid
-WHERE s.owner = @owner::text AND s.syncing -> 'regions' ? @region::text
+FROM (SELECT unnest(@uids::text[])::uuid AS uid) k
+CROSS JOIN LATERAL (SELECT x.* FROM shared x WHERE x.uid = k.uid AND x.owner = @owner::text AND x.syncing -> 'regions' ? @region::text OFFSET 0) s
 ORDER BY s.uid;
 
 -- What this region knows of objects that another one names: its row if it has one, else how it went.

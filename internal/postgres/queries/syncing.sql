@@ -18,8 +18,8 @@ appended AS (
         SELECT x.*, jsonb_build_object('spec', x.spec, 'ownerEpoch', x.owner_epoch)
                || CASE WHEN x.labels IN ('{}', 'null') THEN '{}' ELSE jsonb_build_object('labels', x.labels) END AS declared
         FROM objects x WHERE x.uid = k.uid AND x.syncing = k.before OFFSET 0) o ON true
-    RETURNING uid, seq)
-UPDATE objects o SET syncing = k.after, refreshed = a.seq FROM k JOIN appended a ON a.uid = k.uid WHERE o.uid = k.uid AND o.syncing = k.before;
+    RETURNING uid, seq, before -> 'syncing' AS was, after -> 'syncing' AS is_now)
+UPDATE objects o SET syncing = a.is_now, refreshed = a.seq FROM appended a WHERE o.uid = a.uid AND o.syncing = a.was;
 
 -- A turn that is under way continues where it is: one that is restarted has to come round to there again.
 -- name: WantPolicyTurn :exec
