@@ -36,9 +36,11 @@ func Sync(ctx workflow.Context, in SyncInput) (DoorResult, error) {
 	visit := fleet.SyncVisit{Peer: in.Peer, Run: workflow.GetInfo(ctx).WorkflowExecution.RunID}
 	for {
 		drain(wake) // the activity reads what they announced
-		if err := workflow.ExecuteActivity(acting, regions.CompareRegion, visit).Get(ctx, &status.Turn); err != nil {
+		var turn fleet.SyncTurn // a new one: what JSON leaves out would stay of the last one
+		if err := workflow.ExecuteActivity(acting, regions.CompareRegion, visit).Get(ctx, &turn); err != nil {
 			return DoorResult{}, err
 		}
+		status.Turn = turn
 		message := status.Turn.Message(in.Peer)
 		switch {
 		case status.Turn.Left:
