@@ -157,6 +157,7 @@ type CopiesApplied struct {
 	Ended   int `json:"ended"`
 	Kept    int `json:"kept,omitempty"`    // older than what was there
 	Refused int `json:"refused,omitempty"` // set aside, with a reason
+	Rivals  int `json:"rivals,omitempty"`  // two regions claimed the object in one epoch
 }
 
 // Followed is what one turn did that follows a peer.

@@ -47,4 +47,6 @@ type PolicyTurn struct {
 	Visited    int64  `json:"visited"`
 	Refreshed  int64  `json:"refreshed"`
 	Done       bool   `json:"done"`
+	// HandOver is what the holder waits for; nil when it is not being handed over. The turn is not done before that.
+	HandOver *HandOver `json:"handOver,omitempty"`
 }

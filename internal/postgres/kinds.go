@@ -64,7 +64,7 @@ func (s *Store) Declare(ctx context.Context, w Write, spec any) (Written, error)
 		if out.Written, err = s.Write(ctx, q, w, spec); err != nil {
 			return err
 		}
-		if _, is := spec.(fleet.Referrer); is {
+		if _, is := spec.(fleet.Referrer); is && out.After.Region == "" {
 			if err := keepReferences(ctx, q, w.Key, refers); err != nil {
 				return err
 			}
@@ -95,14 +95,20 @@ func allDeclared(ctx context.Context, q *db.Queries, refers []fleet.Reference) e
 func (s *Store) DeleteDeclared(ctx context.Context, w Write) (Written, error) {
 	kind := s.areas.Kinds[w.Key.Kind]
 	out, err := s.Change(ctx, w, nil, func(q *db.Queries, out *Started) error {
-		o, err := Find(ctx, q, w.Key)
+		o, err := s.findWritten(ctx, q, w.Key)
 		if err != nil || o == nil {
 			return OrNotFound(err, string(w.Key.Kind), w.Key.Name, "holdfast get "+w.Key.Kind.Declared().Plural)
 		}
 		if err := s.CheckMatch(w, o); err != nil {
 			return err
 		}
+		if err := s.mayDelete(ctx, q, o); err != nil {
+			return err
+		}
 		if err := Unreferred(ctx, q, w.Key); err != nil {
+			return err
+		}
+		if err := unusedCopy(ctx, q, o); err != nil {
 			return err
 		}
 		if kind.Unused != nil {
@@ -116,7 +122,7 @@ func (s *Store) DeleteDeclared(ctx context.Context, w Write) (Written, error) {
 			}
 		}
 		out.Written = Written{Before: o, Changed: true}
-		return Remove(ctx, q, w.Actor, o)
+		return s.removeShared(ctx, q, w.Actor, o)
 	})
 	return out.Written, err
 }

@@ -3,6 +3,7 @@ package copies
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/decide"
@@ -24,7 +25,7 @@ func (s *Store) ApplyCopies(ctx context.Context, in fleet.CopySet) (fleet.Copies
 		if err != nil {
 			return postgres.Failed("read the stream", err)
 		}
-		a := &applying{q: q, self: fleet.RegionName(s.Region), in: in}
+		a := &applying{s: s, q: q, self: fleet.RegionName(s.Region), in: in, waits: held.Waits}
 		if done, err = a.run(ctx); err != nil {
 			return err
 		}
@@ -41,55 +42,102 @@ func (s *Store) ApplyCopies(ctx context.Context, in fleet.CopySet) (fleet.Copies
 
 // applying is one set under way.
 type applying struct {
-	q    *db.Queries
-	self fleet.RegionName
-	in   fleet.CopySet
+	s     *Store
+	q     *db.Queries
+	self  fleet.RegionName
+	in    fleet.CopySet
+	waits bool // earlier changes wait for a policy
 
 	copies map[fleet.CopyKey]fleet.Object
 	held   map[fleet.CopyKey]decide.HeldCopy
 }
 
 func (a *applying) run(ctx context.Context) (done fleet.CopiesApplied, err error) {
-	newest, refused := newestOf(a.in.Changes)
+	waiting, err := a.waiting(ctx)
+	if err != nil {
+		return done, err
+	}
+	newest, refused := newestOf(append(waiting, a.in.Changes...))
 	if len(newest) == 0 {
 		done.Refused = len(refused)
 		return done, a.refuse(ctx, refused)
 	}
+	if err := a.lockShared(ctx, newest); err != nil {
+		return done, err
+	}
 	if err := a.lockHolders(ctx, newest); err != nil {
 		return done, err
 	}
-	if err := a.read(ctx, newest); err != nil {
-		return done, err
-	}
-	var written, ended []fleet.CopyChange
-	for _, c := range newest {
-		step, rule := decide.Copy(a.self, a.in.Claim.Peer, c, a.held[c.Key])
-		switch step {
-		case decide.CopyWrite:
-			written = append(written, c)
-		case decide.CopyEnd:
-			ended = append(ended, c)
-		case decide.CopyRefuse:
-			refused = append(refused, refusal{c, rule})
-		case decide.CopyKeep:
-			done.Kept++
+	var taken, settled []fleet.CopyChange
+	for _, group := range byLevel(newest) {
+		out, err := a.take(ctx, group)
+		if err != nil {
+			return done, err
 		}
+		done.Written, done.Ended, done.Kept = done.Written+len(out.written), done.Ended+len(out.ended), done.Kept+len(out.kept)
+		done.Rivals += out.rivals
+		taken = append(append(taken, out.written...), out.ended...)
+		settled, refused = append(settled, out.kept...), append(refused, out.refused...)
 	}
-	done.Written, done.Ended, done.Refused = len(written), len(ended), len(refused)
-	if err := a.write(ctx, written); err != nil {
-		return done, err
-	}
-	if err := a.end(ctx, ended); err != nil {
-		return done, err
-	}
-	taken := append(written, ended...)
+	done.Refused = len(refused)
 	if err := a.turnPolicies(ctx, taken); err != nil {
 		return done, err
+	}
+	if len(waiting) > 0 {
+		taken = append(taken, settled...)
 	}
 	if err := a.release(ctx, taken); err != nil {
 		return done, err
 	}
 	return done, a.refuse(ctx, refused)
+}
+
+// outcome is what became of some changes.
+type outcome struct {
+	written, ended, kept []fleet.CopyChange
+	refused              []refusal
+	rivals               int
+}
+
+// take decides on changes and writes what follows.
+func (a *applying) take(ctx context.Context, changes []fleet.CopyChange) (out outcome, err error) {
+	if err := a.read(ctx, changes); err != nil {
+		return out, err
+	}
+	if err := a.readOwn(ctx, changes); err != nil {
+		return out, err
+	}
+	if err := a.prove(ctx, changes); err != nil {
+		return out, err
+	}
+	for _, c := range changes {
+		step, rule := decide.Copy(a.self, a.in.Claim.Peer, c, a.held[c.Key])
+		if rule == decide.RivalWon || rule == decide.RivalLost {
+			out.rivals++
+		}
+		switch step {
+		case decide.CopyWrite:
+			out.written = append(out.written, c)
+		case decide.CopyEnd:
+			out.ended = append(out.ended, c)
+		case decide.CopyRefuse:
+			out.refused = append(out.refused, refusal{c, rule})
+		case decide.CopyKeep:
+			out.kept = append(out.kept, c)
+		}
+	}
+	for _, write := range []func() error{
+		func() error { return a.noteLost(ctx, append(slices.Clone(out.written), out.ended...)) },
+		func() error { return a.writeOwn(ctx, out.written) },
+		func() error { return a.write(ctx, a.notOwn(out.written)) },
+		func() error { return a.endOwn(ctx, out.ended) },
+		func() error { return a.end(ctx, a.notOwn(out.ended)) },
+	} {
+		if err := write(); err != nil {
+			return out, err
+		}
+	}
+	return out, nil
 }
 
 // lockHolders takes the locks of what governs objects of this region, in the order in which their writers take them.
@@ -198,19 +246,7 @@ func keyOf(o fleet.Object) fleet.CopyKey {
 	return fleet.CopyKey{Region: o.Region, ObjectKey: o.ObjectKey}
 }
 
-// copyOf is a row as an object.
-func copyOf(r db.Copy) fleet.Object {
-	o := fleet.Object{
-		ObjectKey: fleet.ObjectKey{Kind: fleet.ObjectKind(r.Kind), Scope: r.Scope, Name: r.Name}, Region: fleet.RegionName(r.Region),
-		Version: fleet.CopyVersion{OwnerEpoch: r.OwnerEpoch, Number: r.Number}, UID: r.Uid, Project: fleet.ProjectName(r.Project), Service: r.Service,
-		Generation: r.Generation, ResourceVersion: r.Event, Spec: r.Spec, Syncing: r.Syncing,
-		CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, DeletingSince: r.DeletingSince,
-	}
-	if err := json.Unmarshal(r.Labels, &o.Labels); err != nil {
-		o.Labels = nil // written by this package
-	}
-	return o
-}
+func copyOf(r db.Copy) fleet.Object { return postgres.CopyOf(r) }
 
 // row is a copy as the queries take it.
 type row struct {

@@ -25,6 +25,7 @@ func (a *applying) refuse(ctx context.Context, all []refusal) error {
 		p.Regions, p.Kinds = append(p.Regions, plain(string(r.Key.Region))), append(p.Kinds, plain(string(r.Key.Kind)))
 		p.Scopes, p.Names = append(p.Scopes, plain(r.Key.Scope)), append(p.Names, plain(r.Key.Name))
 		p.Reasons, p.OwnerEpochs, p.Numbers = append(p.Reasons, r.rule), append(p.OwnerEpochs, r.Version.OwnerEpoch), append(p.Numbers, r.Version.Number)
+		p.Waiting = append(p.Waiting, r.waiting())
 	}
 	return postgres.Failed("set changes aside", a.q.PutQuarantine(ctx, p))
 }

@@ -342,10 +342,12 @@ type FleetWafe struct {
 }
 
 type Holder struct {
-	Kind    string
-	Name    string
-	Project string
-	Spec    json.RawMessage
+	Kind       string
+	Name       string
+	Project    string
+	Spec       json.RawMessage
+	Owner      interface{}
+	OwnerEpoch int64
 }
 
 type Idempotency struct {
@@ -386,6 +388,20 @@ type LinkServer struct {
 
 type LinkThere struct {
 	Since time.Time
+}
+
+type LostWrite struct {
+	ID         int64
+	Peer       string
+	Region     string
+	Kind       string
+	Scope      string
+	Name       string
+	OwnerEpoch int64
+	Number     int64
+	Reason     string
+	Object     json.RawMessage
+	At         time.Time
 }
 
 type Module struct {
@@ -478,6 +494,7 @@ type Object struct {
 	DeletingSince   *time.Time
 	Service         string
 	Refreshed       int64
+	OwnerNumber     int64
 }
 
 type ObjectReference struct {
@@ -624,6 +641,7 @@ type Quarantine struct {
 	OwnerEpoch int64
 	Number     int64
 	At         time.Time
+	Waiting    json.RawMessage
 }
 
 type Reconcile struct {
@@ -689,6 +707,14 @@ type RegionStream struct {
 	Applied   int64
 	SeenAt    time.Time
 	CurrentAt *time.Time
+}
+
+type Renounced struct {
+	Region string
+	Kind   string
+	Name   string
+	Epoch  int64
+	At     time.Time
 }
 
 type Replica struct {

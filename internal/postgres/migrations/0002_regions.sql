@@ -79,14 +79,18 @@ CREATE TABLE quarantine (
     owner_epoch bigint NOT NULL,
     number      bigint NOT NULL,
     at     timestamptz NOT NULL DEFAULT now(),
+    waiting jsonb, -- the change, if it waits for a newer policy
     PRIMARY KEY (peer, kind, scope, name, region)
 );
+CREATE INDEX quarantine_waiting ON quarantine (peer) WHERE waiting IS NOT NULL;
 
 -- Policies over objects: which service of its project an object belongs to, and how far a changed policy is applied.
 
 ALTER TABLE objects ADD COLUMN service text NOT NULL DEFAULT '';
 -- The number of the event that last changed who has the object, and nothing that a person declares.
 ALTER TABLE objects ADD COLUMN refreshed bigint NOT NULL DEFAULT 0;
+-- The number that the owner gave to the state of an object that another region owns, 0 for an object of this region.
+ALTER TABLE objects ADD COLUMN owner_number bigint NOT NULL DEFAULT 0;
 -- What a policy holder governs, in the order in which a policy is applied. No write of a spec changes these columns, and
 -- nothing of the project default is governed.
 CREATE INDEX objects_governed ON objects (project, service, kind, scope, name) WHERE project <> 'default';
@@ -145,11 +149,40 @@ CREATE TABLE region_invitations (
 );
 CREATE INDEX region_invitations_newest ON region_invitations (created_at DESC, id DESC);
 
+-- Shared objects that another region created, in the order in which a policy is applied.
+CREATE INDEX copies_governed ON copies (project, service, kind, scope, name) WHERE kind IN ('organization', 'project', 'service', 'template');
+
+-- The highest epoch of each holder that this region promised not to claim (docs/policy.md). region created the holder.
+CREATE TABLE renounced (
+    region text        NOT NULL,
+    kind   text        NOT NULL,
+    name   text        NOT NULL,
+    epoch  bigint      NOT NULL,
+    at     timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (kind, name, region)
+);
+
+-- Writes that the new owner of an object never had, as this region had them.
+CREATE TABLE lost_writes (
+    id          bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    peer        text        NOT NULL, -- that owns the object now
+    region      text        NOT NULL, -- that created it
+    kind        text        NOT NULL,
+    scope       text        NOT NULL,
+    name        text        NOT NULL,
+    owner_epoch bigint      NOT NULL,
+    number      bigint      NOT NULL,
+    reason      text        NOT NULL,
+    object      jsonb, -- NULL: it was deleted
+    at          timestamptz NOT NULL DEFAULT now()
+);
+
 -- What governs other objects: those of this region, and copies whose name means only one.
 CREATE VIEW holders AS
-SELECT o.kind, o.name, o.project, o.spec FROM objects o WHERE o.kind IN ('organization', 'project', 'service') AND o.scope = ''
+SELECT o.kind, o.name, o.project, o.spec, o.syncing ->> 'owningRegion' AS owner, o.owner_epoch
+FROM objects o WHERE o.kind IN ('organization', 'project', 'service') AND o.scope = ''
 UNION ALL
-SELECT c.kind, c.name, c.project, c.spec FROM copies c
+SELECT c.kind, c.name, c.project, c.spec, c.owner, c.owner_epoch FROM copies c
 WHERE c.kind IN ('organization', 'project', 'service') AND c.scope = ''
   AND NOT EXISTS (SELECT FROM objects o WHERE o.kind = c.kind AND o.scope = '' AND o.name = c.name)
   AND NOT EXISTS (SELECT FROM copies d WHERE d.kind = c.kind AND d.scope = '' AND d.name = c.name AND d.region <> c.region);
