@@ -22,6 +22,7 @@ const (
 	TypeFailoverSite       = "FailoverSite"
 	TypeExecuteModule      = "ExecuteModule"
 	TypeApplyRegionPolicy  = "ApplyRegionPolicy"
+	TypeHandOverRegion     = "HandOverRegion"
 )
 
 // Doors are the workflow types by which any Temporal client requests an operation, one row each: the type and what
@@ -41,6 +42,7 @@ func Doors() map[string]any {
 		TypeFailoverSite:       requests[FailoverSiteInput](fleet.OperationFailover),
 		TypeExecuteModule:      requests[ExecuteModuleInput](fleet.OperationExecute),
 		TypeApplyRegionPolicy:  requests[ApplyRegionPolicyInput](fleet.OperationApplyPolicy), // to all that the holder governs
+		TypeHandOverRegion:     requests[HandOverRegionInput](fleet.OperationHandOver),       // of a policy holder, to another region
 	}
 }
 
@@ -181,4 +183,20 @@ type ApplyRegionPolicyInput struct {
 func (in ApplyRegionPolicyInput) Validate() error {
 	_, err := fleet.ParseHolder("/holder", in.Holder)
 	return err
+}
+
+// HandOverRegionInput names a policy holder and the region that is to control it:
+// {"holder":"project/p1","to":"us"}. With Force, this region claims it without its owner.
+type HandOverRegionInput struct {
+	Holder string `json:"holder"`
+	To     string `json:"to"`
+	Force  bool   `json:"force,omitempty"`
+}
+
+// Validate refuses what cannot carry a policy, and what is no name of a region.
+func (in HandOverRegionInput) Validate() error {
+	if _, err := fleet.ParseHolder("/holder", in.Holder); err != nil {
+		return err
+	}
+	return fleet.ValidateName("/to", in.To)
 }

@@ -45,8 +45,8 @@ func (s Syncing) JSON() json.RawMessage {
 type HandOver struct {
 	To    string `json:"to"`
 	Epoch int64  `json:"epoch,omitempty"`
-	// Waits says what for; "" when nothing is under way.
-	Waits string `json:"waits,omitempty"`
+	// Waits says what for.
+	Waits string `json:"waits"`
 	// Cancel: the operator wants the holder back, and the new owner has to renounce first.
 	Cancel bool `json:"cancel,omitempty"`
 }

@@ -75,6 +75,7 @@ func (r *requests) verbs() map[fleet.OperationKind]verb {
 		fleet.OperationFailover:    asking(r.failover),
 		fleet.OperationExecute:     asking(r.execution),
 		fleet.OperationApplyPolicy: asking(r.policy),
+		fleet.OperationHandOver:    asking(r.handOver),
 	}
 }
 
@@ -175,6 +176,14 @@ func (r *requests) policy(ctx context.Context, ask postgres.Request, _ fleet.Ope
 		return nil, err
 	}
 	return one(r.store.AskPolicy(ctx, policies.PolicyRequest{Request: ask, Holder: holder}))
+}
+
+func (r *requests) handOver(ctx context.Context, ask postgres.Request, _ fleet.OperationKind, in workflows.HandOverRegionInput) (*postgres.Operation, error) {
+	holder, err := fleet.ParseHolder("/holder", in.Holder)
+	if err != nil {
+		return nil, err
+	}
+	return one(r.store.AskHandOver(ctx, policies.HandOverRequest{Request: ask, Holder: holder, To: fleet.RegionName(in.To), Force: in.Force}))
 }
 
 // Operation reads one operation.

@@ -77,7 +77,7 @@ func (h *handing) step(in fleet.RegionName) fleet.PolicyTurn {
 	for {
 		turn, err := h.regions[in].store.ApplyPolicyPage(h.t.Context(), fleet.PolicyVisit{Kind: lineKey.Kind, Name: line})
 		require.NoError(h.t, err)
-		if turn.Done || turn.HandOver != nil {
+		if turn.Done || turn.Waits {
 			return turn
 		}
 	}

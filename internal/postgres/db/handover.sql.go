@@ -167,6 +167,21 @@ func (q *Queries) HoldersNamed(ctx context.Context, arg HoldersNamedParams) ([]H
 	return items, nil
 }
 
+const noteHandOver = `-- name: NoteHandOver :exec
+UPDATE operations SET reason = 'waiting', message = $1
+WHERE subject = $2 AND kind = 'hand-over' AND state = 'running' AND (reason, message) <> ('waiting', $1)
+`
+
+type NoteHandOverParams struct {
+	Message string
+	Subject string
+}
+
+func (q *Queries) NoteHandOver(ctx context.Context, arg NoteHandOverParams) error {
+	_, err := q.db.Exec(ctx, noteHandOver, arg.Message, arg.Subject)
+	return err
+}
+
 const noteLost = `-- name: NoteLost :exec
 INSERT INTO lost_writes (peer, region, kind, scope, name, owner_epoch, number, reason, object)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)

@@ -193,7 +193,10 @@ func (s *Store) handOver(ctx context.Context, v fleet.PolicyVisit) (out *fleet.H
 				out = waits
 			}
 		}
-		return nil
+		if out == nil {
+			return nil
+		}
+		return postgres.Failed("note what is waited for", q.NoteHandOver(ctx, db.NoteHandOverParams{Subject: fleet.PolicySubject(key), Message: out.Waits}))
 	})
 	return out, err
 }
@@ -316,8 +319,8 @@ func (s *Store) RenounceOf(ctx context.Context, holder fleet.ObjectKey) (to flee
 	return "", nil, nil
 }
 
-// Renounce promises not to claim a holder in an epoch. It is illegal_state when this region has claimed it.
-func (s *Store) Renounce(ctx context.Context, r fleet.Renounce) error {
+// Renounce promises the owner of a holder not to claim it in an epoch. It is illegal_state when this region has claimed it.
+func (s *Store) Renounce(ctx context.Context, peer fleet.RegionName, r fleet.Renounce) error {
 	return s.Tx(ctx, "renounce "+r.Holder().String(), func(q *db.Queries) error {
 		if err := postgres.Lock(ctx, q, []fleet.ObjectKey{r.Holder()}); err != nil {
 			return err
@@ -327,8 +330,13 @@ func (s *Store) Renounce(ctx context.Context, r fleet.Renounce) error {
 			return err
 		}
 		for _, o := range all {
-			if s.birth(o) == string(r.Region) && o.SyncingNow().OwningRegion == s.Region && o.Version.OwnerEpoch >= r.Epoch {
+			owner := o.SyncingNow().OwningRegion
+			switch {
+			case s.birth(o) != string(r.Region):
+			case owner == s.Region && o.Version.OwnerEpoch >= r.Epoch:
 				return fleet.Errorf(fleet.IllegalState, "region %s has claimed %s in epoch %d", s.Region, r.Holder(), o.Version.OwnerEpoch)
+			case owner != string(peer):
+				return fleet.Errorf(fleet.Denied, "region %s does not own %s; region %s does", peer, r.Holder(), owner)
 			}
 		}
 		p := db.RenounceParams{Region: string(r.Region), Kind: string(r.Kind), Name: r.Name, Epoch: r.Epoch}

@@ -157,7 +157,7 @@ type page struct {
 
 func (p *page) turn() fleet.PolicyTurn {
 	return fleet.PolicyTurn{
-		Generation: p.row.Generation, At: strings.Trim(strings.Join(p.at.columns(), "/"), "/"), Done: p.done && p.moving == nil, HandOver: p.moving,
+		Generation: p.row.Generation, At: strings.Trim(strings.Join(p.at.columns(), "/"), "/"), Done: p.done && p.moving == nil, Waits: p.done && p.moving != nil, HandOver: p.moving,
 		Visited: p.row.Visited + p.visited, Refreshed: p.row.Refreshed + p.refreshed,
 	}
 }

@@ -77,3 +77,7 @@ WHERE NOT (o.kind = @of_kind::text AND o.name = @of_name::text) AND CASE @of_kin
     WHEN 'service' THEN o.project = @project AND o.service = @of_name::text
     ELSE o.kind = 'project' AND o.spec ->> 'organization' = @of_name::text END
 GROUP BY o.kind;
+
+-- name: NoteHandOver :exec
+UPDATE operations SET reason = 'waiting', message = @message
+WHERE subject = @subject AND kind = 'hand-over' AND state = 'running' AND (reason, message) <> ('waiting', @message);
