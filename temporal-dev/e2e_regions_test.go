@@ -151,6 +151,7 @@ func TestE2ERegions(t *testing.T) {
 		require.NoError(t, err)
 	})
 	t.Run("share a project", m.shares)
+	t.Run("hand a project over, and back", m.handsOver)
 	t.Run("cut and heal", m.cutsAndHeals)
 	t.Run("disable and enable", m.disables)
 	t.Run("used, expired and foreign tokens", m.badTokens)

@@ -48,6 +48,9 @@ func (s *Store) fence(ctx context.Context, q *db.Queries, before, next *fleet.Ob
 	if uses := next.SyncingNow().OwningRegion; uses != s.Region {
 		return false, fleet.OwnedBy(before.ObjectKey, uses)
 	}
+	if err := followed(ctx, q, next); err != nil {
+		return false, err
+	}
 	at, err := q.TxPlace(ctx)
 	if err != nil {
 		return false, Failed("read the place of the fence", err)
@@ -58,6 +61,21 @@ func (s *Store) fence(ctx context.Context, q *db.Queries, before, next *fleet.Ob
 	}
 	governed.Syncing, governed.Same = sync.JSON(), false
 	return true, nil
+}
+
+// followed refuses to hand a holder on before all that is shared under it has followed it here: the next owner waits only for
+// what this region wrote.
+func followed(ctx context.Context, q *db.Queries, o *fleet.Object) error {
+	took := o.SyncingNow().TookOver
+	if took == nil {
+		return nil
+	}
+	under, err := q.TurnUnderWay(ctx, db.TurnUnderWayParams{Kind: string(o.Kind), Name: o.Name})
+	if err != nil || !under {
+		return Failed("read how far the policy is applied", err)
+	}
+	return fleet.Errorf(fleet.Unavailable, "this region still takes over what is shared under %s from region %s", o.ObjectKey, took.Region).
+		WithHint("retry in a moment")
 }
 
 func fenced(key fleet.ObjectKey, to string) error {
@@ -169,6 +187,28 @@ func (s *Store) PolicyOver(ctx context.Context, q *db.Queries, o *fleet.Object, 
 	}
 	_, by, itself := h.governor(o)
 	return decide.Over{Policy: by.MultiRegionPolicy, Itself: itself && known}, nil
+}
+
+// ToFollow gives the holders whose policy gives some of these objects to this region, which does not own them: their owner
+// shared them late.
+func (s *Store) ToFollow(ctx context.Context, q *db.Queries, objects ...*fleet.Object) ([]fleet.ObjectKey, error) {
+	var out []fleet.ObjectKey
+	for _, group := range byBirth(objects) {
+		over, err := readHoldersBy(ctx, q, group, false)
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range group {
+			key, by, itself := over.governor(o)
+			step, _ := decide.Owner(decide.Ownership{
+				Self: s.Region, Owner: o.SyncingNow().OwningRegion, Kind: o.Kind, Policy: by.MultiRegionPolicy, Itself: itself, HolderOwner: by.owner,
+			})
+			if step == decide.OwnerTakes && !slices.Contains(out, key) {
+				out = append(out, key)
+			}
+		}
+	}
+	return out, nil
 }
 
 // mayDelete refuses to delete what another region is to own, or this one has not claimed.

@@ -83,6 +83,9 @@ func (a *applying) run(ctx context.Context) (done fleet.CopiesApplied, err error
 	if err := a.turnPolicies(ctx, taken); err != nil {
 		return done, err
 	}
+	if err := a.follow(ctx, taken); err != nil {
+		return done, err
+	}
 	if len(waiting) > 0 {
 		taken = append(taken, settled...)
 	}

@@ -223,5 +223,55 @@ func lost(held decide.HeldCopy, was *fleet.Object, c fleet.CopyChange) bool {
 	if took.Region == held.Owner && !at.Newer(took.Version()) {
 		return false
 	}
-	return was == nil || !postgres.SameJSON(was.Spec, c.Object.Spec) || !maps.Equal(was.Labels, c.Object.Labels)
+	return was == nil || !postgres.SameJSON(unclaimed(was), unclaimed(c.Object)) || !maps.Equal(was.Labels, c.Object.Labels)
+}
+
+// unclaimed is the spec of an object without what a claim changes in it.
+func unclaimed(o *fleet.Object) json.RawMessage {
+	var spec struct {
+		MultiRegionPolicy map[string]json.RawMessage `json:"multiRegionPolicy"`
+	}
+	var all map[string]json.RawMessage
+	if !o.Kind.Declared().Holder || json.Unmarshal(o.Spec, &spec) != nil || json.Unmarshal(o.Spec, &all) != nil {
+		return o.Spec
+	}
+	delete(spec.MultiRegionPolicy, "defaultControlRegion")
+	policy, errPolicy := json.Marshal(spec.MultiRegionPolicy)
+	all["multiRegionPolicy"] = policy
+	out, err := json.Marshal(all)
+	if errPolicy != nil || err != nil {
+		return o.Spec
+	}
+	return out
+}
+
+// follow has the policies applied again that give some of the changed objects to this region.
+func (a *applying) follow(ctx context.Context, changes []fleet.CopyChange) error {
+	var objects []*fleet.Object
+	for _, c := range changes {
+		if c.Object == nil || !c.Key.Kind.Declared().Shared {
+			continue
+		}
+		o := *c.Object
+		if o.Region = c.Key.Region; o.Region == a.self {
+			o.Region = ""
+		}
+		objects = append(objects, &o)
+	}
+	if len(objects) == 0 {
+		return nil
+	}
+	holders, err := a.s.ToFollow(ctx, a.q, objects...)
+	if err != nil {
+		return err
+	}
+	var subjects []string
+	for _, key := range holders {
+		p := db.WantPolicyTurnParams{Kind: string(key.Kind), Name: key.Name, Restart: true}
+		if err := a.q.WantPolicyTurn(ctx, p); err != nil {
+			return postgres.Failed("have the policy applied", err)
+		}
+		subjects = append(subjects, fleet.PolicySubject(key))
+	}
+	return postgres.PutOutbox(ctx, a.q, subjects...)
 }

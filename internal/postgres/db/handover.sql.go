@@ -345,6 +345,22 @@ func (q *Queries) StreamPosition(ctx context.Context, peer string) (string, erro
 	return position, err
 }
 
+const turnUnderWay = `-- name: TurnUnderWay :one
+SELECT EXISTS (SELECT FROM policy_turns WHERE kind = $1 AND name = $2 AND ended_at IS NULL)
+`
+
+type TurnUnderWayParams struct {
+	Kind string
+	Name string
+}
+
+func (q *Queries) TurnUnderWay(ctx context.Context, arg TurnUnderWayParams) (bool, error) {
+	row := q.db.QueryRow(ctx, turnUnderWay, arg.Kind, arg.Name)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
+}
+
 const txPlace = `-- name: TxPlace :one
 SELECT r.era, pg_current_xact_id()::text::bigint AS xid FROM region r
 `

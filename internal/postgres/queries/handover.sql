@@ -81,3 +81,6 @@ GROUP BY o.kind;
 -- name: NoteHandOver :exec
 UPDATE operations SET reason = 'waiting', message = @message
 WHERE subject = @subject AND kind = 'hand-over' AND state = 'running' AND (reason, message) <> ('waiting', @message);
+
+-- name: TurnUnderWay :one
+SELECT EXISTS (SELECT FROM policy_turns WHERE kind = @kind AND name = @name AND ended_at IS NULL);
