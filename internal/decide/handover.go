@@ -72,10 +72,12 @@ type Over struct {
 	Policy *fleet.MultiRegionPolicy // nil: none is known
 	// Itself: the object carries the policy, as this region last knew it.
 	Itself bool
+	// Owner owns the holder that governs, also while that is handed on.
+	Owner string
 }
 
 // Proves reports whether a region may own an object that another one owned, by the policy that is known here: a holder
-// goes to a region that its policy enables, what it governs to its control region (M38).
+// goes to a region that its policy enables, what it governs to its control region or the one that still owns the holder (M38).
 func (o Over) Proves(peer fleet.RegionName) bool {
 	switch {
 	case o.Policy == nil:
@@ -83,5 +85,5 @@ func (o Over) Proves(peer fleet.RegionName) bool {
 	case o.Itself:
 		return slices.Contains(o.Policy.EnabledRegions, string(peer))
 	}
-	return o.Policy.DefaultControlRegion == string(peer)
+	return o.Policy.DefaultControlRegion == string(peer) || o.Owner == string(peer)
 }

@@ -186,7 +186,7 @@ func (s *Store) PolicyOver(ctx context.Context, q *db.Queries, o *fleet.Object, 
 		return decide.Over{}, err
 	}
 	_, by, itself := h.governor(o)
-	return decide.Over{Policy: by.MultiRegionPolicy, Itself: itself && known}, nil
+	return decide.Over{Policy: by.MultiRegionPolicy, Itself: itself && known, Owner: by.owner}, nil
 }
 
 // ToFollow gives the holders whose policy gives some of these objects to this region, which does not own them: their owner

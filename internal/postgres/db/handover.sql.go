@@ -335,9 +335,11 @@ func (q *Queries) RenouncedEpoch(ctx context.Context, arg RenouncedEpochParams) 
 }
 
 const streamPosition = `-- name: StreamPosition :one
-SELECT position FROM region_streams WHERE peer = $1
+SELECT (CASE WHEN EXISTS (SELECT FROM quarantine q WHERE q.peer = s.peer AND q.waiting IS NOT NULL) THEN '' ELSE s.position END)::text AS position
+FROM region_streams s WHERE s.peer = $1
 `
 
+// "" while something that the peer sent waits for a newer policy.
 func (q *Queries) StreamPosition(ctx context.Context, peer string) (string, error) {
 	row := q.db.QueryRow(ctx, streamPosition, peer)
 	var position string

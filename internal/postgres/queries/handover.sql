@@ -24,8 +24,10 @@ ON CONFLICT (kind, scope, name) DO UPDATE SET
 -- name: TxPlace :one
 SELECT r.era, pg_current_xact_id()::text::bigint AS xid FROM region r;
 
+-- "" while something that the peer sent waits for a newer policy.
 -- name: StreamPosition :one
-SELECT position FROM region_streams WHERE peer = @peer;
+SELECT (CASE WHEN EXISTS (SELECT FROM quarantine q WHERE q.peer = s.peer AND q.waiting IS NOT NULL) THEN '' ELSE s.position END)::text AS position
+FROM region_streams s WHERE s.peer = @peer;
 
 -- name: PeerAllowed :many
 SELECT p.name, p.problem, p.seen_at FROM peers p WHERE NOT p.self AND p.disabled_at IS NULL AND p.removed_at IS NULL ORDER BY p.name;

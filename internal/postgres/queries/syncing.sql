@@ -25,7 +25,7 @@ UPDATE objects o SET syncing = k.after, refreshed = a.seq FROM k JOIN appended a
 -- name: WantPolicyTurn :exec
 INSERT INTO policy_turns AS t (kind, name, generation) VALUES (@kind, @name, @generation)
 ON CONFLICT (kind, name) DO UPDATE SET
-    generation = excluded.generation, wanted = t.wanted + 1, ended_at = NULL,
+    generation = CASE WHEN excluded.generation = 0 THEN t.generation ELSE excluded.generation END, wanted = t.wanted + 1, ended_at = NULL,
     at = CASE WHEN t.ended_at IS NULL THEN t.at ELSE '{}' END,
     began = CASE WHEN t.ended_at IS NOT NULL THEN '{}' WHEN @restart::boolean THEN t.at ELSE t.began END,
     wrapped = t.wrapped AND t.ended_at IS NULL AND NOT @restart,
