@@ -57,10 +57,12 @@ func Policy(ctx workflow.Context, in PolicyInput) (DoorResult, error) {
 	acting := workflow.WithActivityOptions(ctx, policyOptions)
 	visit := fleet.PolicyVisit{Kind: in.Kind, Name: in.Name, Run: workflow.GetInfo(ctx).WorkflowExecution.RunID}
 	for pause := firstHandOverPause; ; {
-		drain(wake) // the activity reads what they announced
-		if err := workflow.ExecuteActivity(acting, policies.ApplyPolicy, visit).Get(ctx, &status.Turn); err != nil {
+		drain(wake)               // the activity reads what they announced
+		var turn fleet.PolicyTurn // a new one: what is empty in an answer is not sent
+		if err := workflow.ExecuteActivity(acting, policies.ApplyPolicy, visit).Get(ctx, &turn); err != nil {
 			return DoorResult{}, err
 		}
+		status.Turn = turn
 		message := fmt.Sprintf("generation %d of %s: %d objects visited, the syncing of %d changed",
 			status.Turn.Generation, status.Holder, status.Turn.Visited, status.Turn.Refreshed)
 		workflow.SetCurrentDetails(ctx, "**apply** "+message)

@@ -181,7 +181,7 @@ func holdersFrom(ctx context.Context, q *db.Queries, from fleet.RegionName, p db
 // PolicyOver is what this region knows of the policy over an object that a peer claims. known is false for an object that
 // was not here before. No lock is taken: what the region last knew decides.
 func (s *Store) PolicyOver(ctx context.Context, q *db.Queries, o *fleet.Object, known bool) (decide.Over, error) {
-	h, err := readHoldersBy(ctx, q, []*fleet.Object{o}, false)
+	h, err := readHoldersBy(ctx, q, []*fleet.Object{o}, unlocked)
 	if err != nil {
 		return decide.Over{}, err
 	}
@@ -194,7 +194,7 @@ func (s *Store) PolicyOver(ctx context.Context, q *db.Queries, o *fleet.Object, 
 func (s *Store) ToFollow(ctx context.Context, q *db.Queries, objects ...*fleet.Object) ([]fleet.ObjectKey, error) {
 	var out []fleet.ObjectKey
 	for _, group := range byBirth(objects) {
-		over, err := readHoldersBy(ctx, q, group, false)
+		over, err := readHoldersBy(ctx, q, group, unlocked)
 		if err != nil {
 			return nil, err
 		}

@@ -20,6 +20,17 @@ type StoredKind struct {
 	Removed func(ctx context.Context, q *db.Queries, w Write, o *fleet.Object) error
 }
 
+// unused refuses to delete an object that is in use.
+func (k StoredKind) unused(ctx context.Context, q *db.Queries, o *fleet.Object) error {
+	if err := Unreferred(ctx, q, o.ObjectKey); err != nil {
+		return err
+	}
+	if err := unusedCopy(ctx, q, o); err != nil || k.Unused == nil {
+		return err
+	}
+	return k.Unused(ctx, q, o.ObjectKey)
+}
+
 // Parts are what the areas of the store add to the mechanisms of this package.
 type Parts struct {
 	// Kinds has a row for each kind of objects that needs more than the object.
@@ -105,16 +116,8 @@ func (s *Store) DeleteDeclared(ctx context.Context, w Write) (Written, error) {
 		if err := s.mayDelete(ctx, q, o); err != nil {
 			return err
 		}
-		if err := Unreferred(ctx, q, w.Key); err != nil {
+		if err := kind.unused(ctx, q, o); err != nil {
 			return err
-		}
-		if err := unusedCopy(ctx, q, o); err != nil {
-			return err
-		}
-		if kind.Unused != nil {
-			if err := kind.Unused(ctx, q, w.Key); err != nil {
-				return err
-			}
 		}
 		if kind.Removed != nil {
 			if err := kind.Removed(ctx, q, w, o); err != nil {

@@ -135,15 +135,8 @@ func belongs(w Write, before *fleet.Object, spec json.RawMessage) error {
 		return fleet.Errorf(fleet.Conflict, "%s belongs to another project", w.Key).At("project").
 			WithHint("choose another name; the project of an object never changes: delete and re-create it")
 	}
-	if before.Kind == fleet.KindProject && before.Region != "" {
-		was, errWas := fleet.HolderOf(before.Kind, before.Spec)
-		is, errIs := fleet.HolderOf(before.Kind, spec)
-		if err := errors.Join(errWas, errIs); err != nil {
-			return err
-		}
-		if was.Organization != is.Organization {
-			return fleet.Errorf(fleet.Conflict, "the organization of %s never changes: it is %q", w.Key, was.Organization).At("/organization")
-		}
+	if err := sameOrganization(before, spec); err != nil {
+		return err
 	}
 	if w.Service != "" && w.Service != before.Service {
 		return fleet.Errorf(fleet.Conflict, "%s does not belong to service %s", w.Key, w.Service).At("/service").

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -296,4 +297,17 @@ func unusedCopy(ctx context.Context, q *db.Queries, o *fleet.Object) error {
 		counts[i] = fmt.Sprintf("%d %ss", u.Uses, u.Kind)
 	}
 	return fleet.Errorf(fleet.IllegalState, "%s still has %s", o, strings.Join(counts, ", ")).WithHint("delete them first")
+}
+
+// sameOrganization refuses to move a project that another region created to another organization.
+func sameOrganization(before *fleet.Object, spec json.RawMessage) error {
+	if before.Kind != fleet.KindProject || before.Region == "" {
+		return nil
+	}
+	was, errWas := fleet.HolderOf(before.Kind, before.Spec)
+	is, errIs := fleet.HolderOf(before.Kind, spec)
+	if err := errors.Join(errWas, errIs); err != nil || was.Organization == is.Organization {
+		return err
+	}
+	return fleet.Errorf(fleet.Conflict, "the organization of %s never changes: it is %q", before, was.Organization).At("/organization")
 }

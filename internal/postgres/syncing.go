@@ -56,11 +56,14 @@ type holder struct {
 }
 
 func readHolders(ctx context.Context, q *db.Queries, objects []*fleet.Object) (holders, error) {
-	return readHoldersBy(ctx, q, objects, true)
+	return readHoldersBy(ctx, q, objects, func(all ...map[int64]bool) []map[int64]bool { return all })
 }
 
-// readHoldersBy reads the holders of objects that one region created. Without locks, they may change at once.
-func readHoldersBy(ctx context.Context, q *db.Queries, objects []*fleet.Object, lock bool) (holders, error) {
+// unlocked reads the holders of some objects, which may change at once.
+func unlocked(...map[int64]bool) []map[int64]bool { return nil }
+
+// readHoldersBy reads the holders of objects that one region created, and locks levels of them.
+func readHoldersBy(ctx context.Context, q *db.Queries, objects []*fleet.Object, levels func(...map[int64]bool) []map[int64]bool) (holders, error) {
 	var from fleet.RegionName
 	if len(objects) > 0 {
 		from = objects[0].Region
@@ -87,12 +90,6 @@ func readHoldersBy(ctx context.Context, q *db.Queries, objects []*fleet.Object, 
 		}
 	}
 	out := holders{}
-	levels := func(all ...map[int64]bool) []map[int64]bool {
-		if !lock {
-			return nil
-		}
-		return all
-	}
 	if err := out.read(ctx, q, from, below, levels(services, projects)...); err != nil {
 		return nil, err
 	}

@@ -274,16 +274,6 @@ func TestHandOversAtRandom(t *testing.T) {
 		}
 		h.agree(fmt.Sprintf("round %d", round))
 		for _, r := range names {
-			if h.lost(r) > 0 {
-				for _, x := range names {
-					rows, _ := h.regions[x].raw.Query(t.Context(), `SELECT seq || ' ' || type || ' ' || kind || ' ' || name || ' ' || actor || ' ' || region || ' ' || coalesce(after::text, '') FROM events WHERE kind IN ('project','template') ORDER BY seq`)
-					for rows.Next() {
-						var text string
-						_ = rows.Scan(&text)
-						t.Logf("%s: %s", x, text)
-					}
-				}
-			}
 			require.Zero(t, h.lost(r), "nobody claimed by force")
 		}
 	}

@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"time"
 
+	"github.com/holdfast-io/holdfast/activities"
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
@@ -18,6 +20,13 @@ const renouncePath = "/peer/v1/renounce"
 
 // maxRenounce is more than such a request has, in bytes.
 const maxRenounce = 4 << 10
+
+// policies are the steps of the entities of policy holders.
+func (s *server) policies(doors *tellers) *activities.Policies {
+	return &activities.Policies{
+		Store: s.store, HandOvers: s.store, Peers: peerStreams{s.peers}, Doors: doors, Build: s.cfg.Build, Now: time.Now,
+	}
+}
 
 // Renounce asks a peer not to claim a holder. It is illegal_state when the peer has claimed it.
 func (p peerStreams) Renounce(ctx context.Context, to fleet.RegionName, r fleet.Renounce) error {

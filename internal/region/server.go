@@ -383,11 +383,9 @@ func (s *server) activities() workers.Server {
 			Signer: signs, Doors: doors, Nodes: nodes, Log: s.log,
 			FetchBaseURL: s.cfg.PublicURL, Build: s.cfg.Build, Failpoint: s.cfg.Failpoint,
 		},
-		Regions: &activities.Regions{Follower: s.follower()},
-		Policies: &activities.Policies{
-			Store: s.store, HandOvers: s.store, Peers: peerStreams{s.peers}, Doors: doors, Build: s.cfg.Build, Now: time.Now,
-		},
-		Modules: &activities.Modules{Store: executionSteps{s.store}, Executor: s.modules, Doors: doors, Build: s.cfg.Build},
+		Regions:  &activities.Regions{Follower: s.follower()},
+		Policies: s.policies(doors),
+		Modules:  &activities.Modules{Store: executionSteps{s.store}, Executor: s.modules, Doors: doors, Build: s.cfg.Build},
 		Sweeps: &activities.Sweeps{
 			Purger: s.store, Starter: s.flows,
 			Collector: s.store, Keep: s.cfg.Timing.Keep, Now: time.Now, Collected: s.metrics.removed,

@@ -3,7 +3,6 @@ package copies
 import (
 	"context"
 	"encoding/json"
-	"slices"
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/decide"
@@ -93,54 +92,6 @@ func (a *applying) run(ctx context.Context) (done fleet.CopiesApplied, err error
 		return done, err
 	}
 	return done, a.refuse(ctx, refused)
-}
-
-// outcome is what became of some changes.
-type outcome struct {
-	written, ended, kept []fleet.CopyChange
-	refused              []refusal
-	rivals               int
-}
-
-// take decides on changes and writes what follows.
-func (a *applying) take(ctx context.Context, changes []fleet.CopyChange) (out outcome, err error) {
-	if err := a.read(ctx, changes); err != nil {
-		return out, err
-	}
-	if err := a.readOwn(ctx, changes); err != nil {
-		return out, err
-	}
-	if err := a.prove(ctx, changes); err != nil {
-		return out, err
-	}
-	for _, c := range changes {
-		step, rule := decide.Copy(a.self, a.in.Claim.Peer, c, a.held[c.Key])
-		if rule == decide.RivalWon || rule == decide.RivalLost {
-			out.rivals++
-		}
-		switch step {
-		case decide.CopyWrite:
-			out.written = append(out.written, c)
-		case decide.CopyEnd:
-			out.ended = append(out.ended, c)
-		case decide.CopyRefuse:
-			out.refused = append(out.refused, refusal{c, rule})
-		case decide.CopyKeep:
-			out.kept = append(out.kept, c)
-		}
-	}
-	for _, write := range []func() error{
-		func() error { return a.noteLost(ctx, append(slices.Clone(out.written), out.ended...)) },
-		func() error { return a.writeOwn(ctx, out.written) },
-		func() error { return a.write(ctx, a.notOwn(out.written)) },
-		func() error { return a.endOwn(ctx, out.ended) },
-		func() error { return a.end(ctx, a.notOwn(out.ended)) },
-	} {
-		if err := write(); err != nil {
-			return out, err
-		}
-	}
-	return out, nil
 }
 
 // lockHolders takes the locks of what governs objects of this region, in the order in which their writers take them.

@@ -62,15 +62,18 @@ func (a *applying) lockShared(ctx context.Context, changes []fleet.CopyChange) e
 
 // byLevel puts the holders of a set first, so that their policies prove who owns the rest.
 func byLevel(changes []fleet.CopyChange) (out [][]fleet.CopyChange) {
-	groups := make([][]fleet.CopyChange, 4)
-	for _, c := range changes {
-		level := slices.Index([]fleet.ObjectKind{fleet.KindOrganization, fleet.KindProject, fleet.KindService}, c.Key.Kind)
-		if level < 0 {
-			level = 3
+	rest := changes
+	for _, level := range []fleet.ObjectKind{fleet.KindOrganization, fleet.KindProject, fleet.KindService} {
+		of := func(c fleet.CopyChange) bool { return c.Key.Kind == level }
+		if slices.ContainsFunc(rest, of) {
+			out = append(out, slices.DeleteFunc(slices.Clone(rest), func(c fleet.CopyChange) bool { return !of(c) }))
+			rest = slices.DeleteFunc(slices.Clone(rest), of)
 		}
-		groups[level] = append(groups[level], c)
 	}
-	return slices.DeleteFunc(groups, func(g []fleet.CopyChange) bool { return len(g) == 0 })
+	if len(rest) > 0 {
+		out = append(out, rest)
+	}
+	return out
 }
 
 // readOwn adds objects that this region created.
