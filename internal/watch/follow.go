@@ -294,12 +294,16 @@ func (s *received) apply(ctx context.Context, at *fleet.StreamPlace, current boo
 	if err != nil {
 		return err
 	}
+	if applied.Rivals > 0 {
+		s.f.Log.Error("alarm: two regions claimed the same objects in one epoch; the higher name owns them", "peer", s.f.claim.Peer, "objects", applied.Rivals)
+	}
 	s.changes, s.bytes, s.took = nil, 0, true
 	s.f.count(func(c *fleet.Followed) {
 		c.Written += applied.Written
 		c.Ended += applied.Ended
 		c.Kept += applied.Kept
 		c.Refused += applied.Refused
+		c.Rivals += applied.Rivals
 	})
 	return nil
 }
