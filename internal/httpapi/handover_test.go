@@ -38,7 +38,7 @@ func TestHandOver(t *testing.T) {
 		{path, to("us"), http.StatusUnprocessableEntity, "/multiRegionPolicy/defaultControlRegion"},
 		{path, api.HandOverRequest{To: "us", Force: true}, http.StatusBadRequest, "/force"},
 		{"/api/v1/projects/plain/hand-over", to("us"), http.StatusUnprocessableEntity, ""},
-		{"/api/v1/projects/blue/hand-over", to("us"), http.StatusNotFound, ""},
+		{"/api/v1/projects/blue/hand-over", to("us"), http.StatusNotFound, "project"},
 	} {
 		p := r.call(r.admin, http.MethodPost, row.path, row.in).problem(t)
 		require.Equal(t, []any{row.status, row.field}, []any{p.Status, p.Field}, "%v: %s", row.in, p.Detail)
