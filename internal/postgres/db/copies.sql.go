@@ -133,14 +133,15 @@ func (q *Queries) CopiesNow(ctx context.Context, arg CopiesNowParams) ([]Copy, e
 }
 
 const countCopies = `-- name: CountCopies :one
-SELECT count(*) FROM copies WHERE owner = $1
+SELECT ((SELECT count(*) FROM copies c WHERE c.owner = $1)
+     + (SELECT count(*) FROM objects o WHERE o.kind IN ('organization', 'project', 'service', 'template') AND o.syncing ->> 'owningRegion' = $1))::bigint AS kept
 `
 
 func (q *Queries) CountCopies(ctx context.Context, owner string) (int64, error) {
 	row := q.db.QueryRow(ctx, countCopies, owner)
-	var count int64
-	err := row.Scan(&count)
-	return count, err
+	var kept int64
+	err := row.Scan(&kept)
+	return kept, err
 }
 
 const dropCopies = `-- name: DropCopies :exec

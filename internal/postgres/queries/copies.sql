@@ -90,7 +90,8 @@ WHERE (kind, scope, name, region) > (@after_kind::text, @after_scope::text, @aft
 ORDER BY kind, scope, name, region LIMIT @max_rows;
 
 -- name: CountCopies :one
-SELECT count(*) FROM copies WHERE owner = @owner;
+SELECT ((SELECT count(*) FROM copies c WHERE c.owner = @owner)
+     + (SELECT count(*) FROM objects o WHERE o.kind IN ('organization', 'project', 'service', 'template') AND o.syncing ->> 'owningRegion' = @owner))::bigint AS kept;
 
 -- name: DropQuarantine :exec
 DELETE FROM quarantine q
