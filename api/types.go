@@ -73,13 +73,6 @@ type FailoverRequest struct {
 	Force bool   `json:"force,omitempty"`
 }
 
-// HandOverRequest asks that a region becomes the control region of a policy holder. With Force, that region claims it
-// without its owner.
-type HandOverRequest struct {
-	To    string `json:"to"`
-	Force bool   `json:"force,omitempty"`
-}
-
 // TemplatePut declares a template: a base document, and the names of templates whose
 // documents are merged over it in order.
 type TemplatePut struct {

@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -95,7 +96,7 @@ func (m *mesh) handsOver(t *testing.T) {
 		waitFor(t, "it is gone in "+region, func(ctx context.Context) error {
 			for _, key := range []fleet.ObjectKey{handedOne, handedKey} {
 				if _, _, err := m.regions[region].api.Object(ctx, key); fleet.KindOf(err) != fleet.NotFound {
-					return fmt.Errorf("%s: %v", key, err)
+					return fmt.Errorf("%s is still there, or cannot be read: %w", key, errors.Join(errNotYet, err))
 				}
 			}
 			return nil
