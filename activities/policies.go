@@ -12,12 +12,27 @@ type policyStore interface {
 	ApplyPolicyPage(ctx context.Context, in fleet.PolicyVisit) (fleet.PolicyTurn, error)
 }
 
-// Policies are the steps of ApplyRegionPolicy.
+// handOverStore cancels hand-overs.
+type handOverStore interface {
+	// RenounceOf is nil when no hand-over is under way that could be cancelled.
+	RenounceOf(ctx context.Context, holder fleet.ObjectKey) (to fleet.RegionName, r *fleet.Renounce, err error)
+	// TakeBack changes nothing when it was done before.
+	TakeBack(ctx context.Context, r fleet.Renounce) error
+}
+
+// renouncer asks another region not to claim a holder: illegal_state when it has.
+type renouncer interface {
+	Renounce(ctx context.Context, to fleet.RegionName, r fleet.Renounce) error
+}
+
+// Policies are the steps of ApplyRegionPolicy and HandOverRegion.
 type Policies struct {
-	Store policyStore
-	Doors doorTeller
-	Build string
-	Now   func() time.Time
+	Store     policyStore
+	HandOvers handOverStore
+	Peers     renouncer
+	Doors     doorTeller
+	Build     string
+	Now       func() time.Time
 }
 
 // After so many pages an activity ends, and the workflow says how far it is. Pages of a policy are small, and an activity
@@ -42,7 +57,7 @@ func (p *Policies) ApplyPolicy(ctx context.Context, in fleet.PolicyVisit) (fleet
 		if turn.Done {
 			return turn, fail(ctx, p.Doors.TellDoors(ctx, fleet.PolicySubject(in.Holder())))
 		}
-		if page == policyPagesAtOnce {
+		if turn.Waits || page == policyPagesAtOnce {
 			return turn, nil
 		}
 		pause := time.NewTimer(p.Now().Sub(began) / 4)
@@ -53,4 +68,20 @@ func (p *Policies) ApplyPolicy(ctx context.Context, in fleet.PolicyVisit) (fleet
 			return turn, ctx.Err()
 		}
 	}
+}
+
+// CancelHandOver takes a holder back when the new owner has renounced it. If that has claimed it, the hand-over succeeds.
+func (p *Policies) CancelHandOver(ctx context.Context, in fleet.PolicyVisit) error {
+	to, r, err := p.HandOvers.RenounceOf(ctx, in.Holder())
+	if err != nil || r == nil {
+		return fail(ctx, err)
+	}
+	err = p.Peers.Renounce(ctx, to, *r)
+	if fleet.KindOf(err) == fleet.IllegalState {
+		return nil
+	}
+	if err == nil {
+		err = p.HandOvers.TakeBack(ctx, *r)
+	}
+	return fail(ctx, err)
 }

@@ -75,6 +75,11 @@ func (c *Client) ApplyPolicy(ctx context.Context, holder ObjectKey, m Mutation) 
 	return c.Ask(ctx, holder, "apply-policy", nil, m)
 }
 
+// HandOver has another region control an organization, a project or a service.
+func (c *Client) HandOver(ctx context.Context, holder ObjectKey, in HandOverRequest, m Mutation) (Accepted, error) {
+	return c.Ask(ctx, holder, "hand-over", in, m)
+}
+
 // Ask sends a verb of an object with the body that it takes, nil for none: POST /api/v1/PLURAL/NAME/VERB.
 func (c *Client) Ask(ctx context.Context, key ObjectKey, verb string, in any, m Mutation) (Accepted, error) {
 	return c.accepted(ctx, writeCall(http.MethodPost, m, in, objectPath(key, verb)...))

@@ -100,3 +100,10 @@ type RegionJoin struct {
 	Address string `json:"address" doc:"the peer address of the admitting region: https://HOST:PORT"`
 	Token   string `json:"token" doc:"what holdfast region invite printed there"`
 }
+
+// HandOverRequest asks that a region becomes the control region of a policy holder. With Force, that region claims it
+// without its owner.
+type HandOverRequest struct {
+	To    string `json:"to"`
+	Force bool   `json:"force,omitempty"`
+}

@@ -162,6 +162,7 @@ func TestE2ERegions(t *testing.T) {
 	t.Run("share a project", m.shares)
 	t.Run("compare their copies", m.compares)
 	t.Run("use templates of each other", m.usesTemplates)
+	t.Run("hand a project over, and back", m.handsOver)
 	t.Run("cut and heal", m.cutsAndHeals)
 	t.Run("disable and enable", m.disables)
 	t.Run("used, expired and foreign tokens", m.badTokens)

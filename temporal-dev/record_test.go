@@ -69,7 +69,8 @@ func TestRecordHistories(t *testing.T) {
 	start(fleet.RegionSubject("nobody"), workflows.TypeWatchRegion, workflows.WatchRegionInput{Peer: "nobody"})
 	start(fleet.SyncSubject("nobody"), workflows.TypeSync, workflows.SyncInput{Peer: "nobody"})
 	require.ErrorContains(t, ends("record-sync", workflows.TypeSyncRegion, workflows.SyncRegionInput{Peer: "no-peer"}), "is not a peer, or is disabled")
-	runs[workflows.TypePolicy] = recordPolicy(t, doc, c, start)
+	recordPolicy(t, doc, start)
+	runs[workflows.TypeHandOverRegion], runs[workflows.TypePolicy] = recordHandOver(t, data, doc, c)
 	recordModule(t, data)
 	start("record-execute", workflows.TypeExecuteModule, workflows.ExecuteModuleInput{Module: "record.Echo", Input: []byte(`{"n":1}`)})
 	runs[workflows.TypeFleet] = c.GetWorkflow(ctx, fleet.FleetSubject(recordedFleet), "")
@@ -109,6 +110,17 @@ func recordModule(t *testing.T, data string) {
 	nodev1.RegisterExecutorServer(server, echoModule{})
 	go func() { _ = server.Serve(listener) }() // it ends with Stop
 	t.Cleanup(server.Stop)
+	db := recordedDatabase(t, data)
+	_, err = db.Exec(t.Context(), `INSERT INTO connections (id, state, identity, provider, module_namespace, executor, protocol, server, active_at)
+		SELECT repeat('e', 32), 'Active', 'token:record', 'record', 'record', $1, 1, id, now() FROM servers LIMIT 1`, listener.Addr().String())
+	require.NoError(t, err)
+	_, err = db.Exec(t.Context(), `INSERT INTO modules (connection, module_namespace, name) VALUES (repeat('e', 32), 'record', 'Echo')`)
+	require.NoError(t, err)
+}
+
+// recordedDatabase connects to the region's database until the test ends.
+func recordedDatabase(t *testing.T, data string) *pgx.Conn {
+	t.Helper()
 	var known struct {
 		Ports map[string]int `json:"ports"`
 	}
@@ -121,12 +133,8 @@ func recordModule(t *testing.T, data string) {
 	}
 	db, err := pgx.Connect(t.Context(), at.String())
 	require.NoError(t, err)
-	defer db.Close(t.Context()) //nolint:errcheck // it was only written to
-	_, err = db.Exec(t.Context(), `INSERT INTO connections (id, state, identity, provider, module_namespace, executor, protocol, server, active_at)
-		SELECT repeat('e', 32), 'Active', 'token:record', 'record', 'record', $1, 1, id, now() FROM servers LIMIT 1`, listener.Addr().String())
-	require.NoError(t, err)
-	_, err = db.Exec(t.Context(), `INSERT INTO modules (connection, module_namespace, name) VALUES (repeat('e', 32), 'record', 'Echo')`)
-	require.NoError(t, err)
+	t.Cleanup(func() { _ = db.Close(context.WithoutCancel(t.Context())) }) // it was only used here
+	return db
 }
 
 // echoModule answers what it is given.
@@ -166,7 +174,7 @@ func recordCrowd(t *testing.T, doc devDoc, c client.Client) client.WorkflowRun {
 }
 
 // recordPolicy applies the policy of a project.
-func recordPolicy(t *testing.T, doc devDoc, c client.Client, start func(id, name string, in ...any)) client.WorkflowRun {
+func recordPolicy(t *testing.T, doc devDoc, start func(id, name string, in ...any)) {
 	t.Helper()
 	a, err := api.NewClient(doc.API, doc.Token)
 	require.NoError(t, err)
@@ -175,7 +183,6 @@ func recordPolicy(t *testing.T, doc devDoc, c client.Client, start func(id, name
 	}, api.Mutation{})
 	require.NoError(t, err)
 	start("record-policy", workflows.TypeApplyRegionPolicy, workflows.ApplyRegionPolicyInput{Holder: "project/recorded"})
-	return c.GetWorkflow(t.Context(), fleet.PolicySubject(fleet.ProjectKey("recorded")), "")
 }
 
 const recordedFleet = "speed"

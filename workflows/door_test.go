@@ -40,6 +40,7 @@ func TestDoorsUnderIDs(t *testing.T) {
 		workflows.TypeDestroyDeployment:  web,
 		workflows.TypeSyncRegion:         workflows.SyncRegionInput{Peer: "us"},
 		workflows.TypeApplyRegionPolicy:  workflows.ApplyRegionPolicyInput{Holder: "project/p1"},
+		workflows.TypeHandOverRegion:     workflows.HandOverRegionInput{Holder: "project/p1", To: "us"},
 		workflows.TypeExecuteModule:      workflows.ExecuteModuleInput{Module: "acme.vision.Detect"},
 	}
 	require.ElementsMatch(t, slices.Collect(maps.Keys(workflows.Doors())), slices.Collect(maps.Keys(inputs)), "a door has no input here")

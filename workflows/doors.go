@@ -23,6 +23,7 @@ const (
 	TypeExecuteModule      = "ExecuteModule"
 	TypeApplyRegionPolicy  = "ApplyRegionPolicy"
 	TypeSyncRegion         = "SyncRegion"
+	TypeHandOverRegion     = "HandOverRegion"
 )
 
 // Doors are the workflow types by which any Temporal client requests an operation, one row each: the type and what
@@ -43,6 +44,7 @@ func Doors() map[string]any {
 		TypeExecuteModule:      requests[ExecuteModuleInput](fleet.OperationExecute),
 		TypeApplyRegionPolicy:  requests[ApplyRegionPolicyInput](fleet.OperationApplyPolicy), // to all that the holder governs
 		TypeSyncRegion:         requests[SyncRegionInput](fleet.OperationSync),
+		TypeHandOverRegion:     requests[HandOverRegionInput](fleet.OperationHandOver), // of a policy holder, to another region
 	}
 }
 
@@ -194,3 +196,19 @@ type SyncRegionInput struct {
 
 // Validate refuses a name that no region has.
 func (in SyncRegionInput) Validate() error { return fleet.ValidateName("/peer", string(in.Peer)) }
+
+// HandOverRegionInput names a policy holder and the region that is to control it:
+// {"holder":"project/p1","to":"us"}. With Force, this region claims it without its owner.
+type HandOverRegionInput struct {
+	Holder string `json:"holder"`
+	To     string `json:"to"`
+	Force  bool   `json:"force,omitempty"`
+}
+
+// Validate refuses what cannot carry a policy, and what is no name of a region.
+func (in HandOverRegionInput) Validate() error {
+	if _, err := fleet.ParseHolder("/holder", in.Holder); err != nil {
+		return err
+	}
+	return fleet.ValidateName("/to", in.To)
+}

@@ -35,7 +35,7 @@ func Sync(ctx workflow.Context, in SyncInput) (DoorResult, error) {
 	acting := workflow.WithActivityOptions(ctx, policyOptions)
 	visit := fleet.SyncVisit{Peer: in.Peer, Run: workflow.GetInfo(ctx).WorkflowExecution.RunID}
 	for {
-		drain(wake) // the activity reads what they announced
+		drain(wake)             // the activity reads what they announced
 		var turn fleet.SyncTurn // a new one: what JSON leaves out would stay of the last one
 		if err := workflow.ExecuteActivity(acting, regions.CompareRegion, visit).Get(ctx, &turn); err != nil {
 			return DoorResult{}, err

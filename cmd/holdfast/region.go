@@ -49,7 +49,7 @@ func regionItem(c *cli, o api.Object) item {
 
 func (c *cli) newRegionCommand() *cobra.Command {
 	return newGroup("region", "Regions that know each other",
-		c.newApplyPolicyCommand(), c.newRegionInviteCommand(), c.newRegionJoinCommand(),
+		c.newApplyPolicyCommand(), c.newHandOverCommand(), c.newRegionInviteCommand(), c.newRegionJoinCommand(),
 		newGroup("invitation", "Invitations that were made", c.newTokenListCommand(regionInvitations), c.newTokenRevokeCommand(regionInvitations)),
 		c.newRegionTurnCommand("disable", "End all traffic with a peer; nothing is deleted", (*api.Client).DisableRegion),
 		c.newRegionTurnCommand("enable", "Allow traffic with a peer again", (*api.Client).EnableRegion),

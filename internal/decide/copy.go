@@ -19,6 +19,8 @@ type HeldCopy struct {
 	Known   bool
 	Owner   fleet.RegionName
 	Version fleet.CopyVersion
+	// Over is what proves another owner; nil: that is not checked.
+	Over *Over
 }
 
 // copyCase is one change beside what is held.
@@ -27,6 +29,35 @@ type copyCase struct {
 	change     fleet.CopyChange
 	share      fleet.Syncing // of an object
 	held       HeldCopy
+}
+
+// newOwner: the peer is not the region that owned the object, as far as is known here.
+func (c copyCase) newOwner() bool {
+	if c.held.Known {
+		return c.held.Owner != c.peer
+	}
+	return c.change.Key.Region != c.peer
+}
+
+// older: what is held is as new, or newer. Of two regions that claimed the same epoch, the one with the higher name wins.
+func (c copyCase) older() bool {
+	if c.rival() {
+		return c.peer < c.held.Owner
+	}
+	return c.held.Known && !c.change.Version.Newer(c.held.Version)
+}
+
+// claims: the peer may own an object that this region created.
+func (c copyCase) claims() bool {
+	if c.change.Object != nil {
+		return c.share.OwningRegion == string(c.peer)
+	}
+	return c.held.Over != nil && c.held.Over.Proves(c.peer)
+}
+
+// rival: two regions claimed the object in the same epoch.
+func (c copyCase) rival() bool {
+	return c.held.Known && c.held.Owner != c.peer && c.held.Version.OwnerEpoch == c.change.Version.OwnerEpoch && c.held.Version.OwnerEpoch > 1
 }
 
 // answered reports whether the owner told this about just the state that is held: it is to be what the owner has, whatever
@@ -42,19 +73,36 @@ var copyRules = []struct {
 	when func(c copyCase) bool
 	then CopyStep
 }{
-	{"own_object", func(c copyCase) bool { return c.change.Key.Region == c.self && c.share.OwningRegion != string(c.peer) }, CopyRefuse},
-	{"older", func(c copyCase) bool { return c.held.Known && !c.change.Version.Newer(c.held.Version) && !c.answered() }, CopyKeep},
+	{"own_object", func(c copyCase) bool {
+		return c.change.Key.Region == c.self && c.held.Owner != c.peer && !c.claims()
+	}, CopyRefuse},
+	{RivalLost, func(c copyCase) bool { return c.rival() && c.older() }, CopyKeep},
+	{"older", func(c copyCase) bool { return c.older() && !c.answered() }, CopyKeep},
+	{"moved", func(c copyCase) bool { return c.change.MovedTo != "" }, CopyMove},
+	{"moved", func(c copyCase) bool {
+		return c.change.End == fleet.CopyMoved || c.change.End == fleet.CopyRemoved && c.change.Key.Region == c.self
+	}, CopyKeep},
 	{"not_its_owner", func(c copyCase) bool {
 		return c.change.Object != nil && c.share.OwningRegion != string(c.peer)
 	}, CopyRefuse},
 	{"not_its_owner", func(c copyCase) bool {
-		return c.change.Object == nil && c.held.Known && c.held.Owner != c.peer
+		return c.held.Known && c.held.Owner != c.peer && !c.rival() && c.change.Version.OwnerEpoch <= c.held.Version.OwnerEpoch
 	}, CopyRefuse},
-	{"moved", func(c copyCase) bool { return c.change.MovedTo != "" }, CopyMove},
+	{UnprovenOwner, func(c copyCase) bool { return c.newOwner() && c.held.Over != nil && !c.held.Over.Proves(c.peer) }, CopyRefuse},
 	{"gone", func(c copyCase) bool { return c.change.Object == nil }, CopyEnd},
-	{"not_here", func(c copyCase) bool { return !c.share.In(c.self) }, CopyEnd},
+	{"not_here", func(c copyCase) bool { return c.change.Key.Region != c.self && !c.share.In(c.self) }, CopyEnd},
+	{RivalWon, copyCase.rival, CopyWrite},
 	{"newer", func(copyCase) bool { return true }, CopyWrite},
 }
+
+// The rules by which of two regions that claimed an object in one epoch the one with the higher name owns it (M38).
+const (
+	RivalWon  = "rival_won"
+	RivalLost = "rival_lost"
+)
+
+// UnprovenOwner is the rule for a change that waits: no policy that is known here gives the object to the peer.
+const UnprovenOwner = "unproven_owner"
 
 // Copy decides what a change of a peer does with what a region has, and names the rule.
 func Copy(self, peer fleet.RegionName, change fleet.CopyChange, held HeldCopy) (CopyStep, string) {

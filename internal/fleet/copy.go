@@ -176,6 +176,7 @@ type CopiesApplied struct {
 	Kept    int `json:"kept,omitempty"`    // older than what was there
 	Refused int `json:"refused,omitempty"` // set aside, with a reason
 	Waiting int `json:"waiting,omitempty"` // for what they are composed of
+	Rivals  int `json:"rivals,omitempty"`  // two regions claimed the object in one epoch
 }
 
 // Followed is what one turn did that follows a peer.

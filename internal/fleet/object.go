@@ -77,6 +77,10 @@ type Object struct {
 type Syncing struct {
 	OwningRegion string   `json:"owningRegion"`
 	Regions      []string `json:"regions"`
+	// Fence is set on a policy holder while its owner waits for another region to claim it.
+	Fence *Fence `json:"fence,omitempty"`
+	// TookOver is the state that the owner had of the object when it took it over.
+	TookOver *TookOver `json:"tookOver,omitempty"`
 }
 
 // SyncingNow is which region owns an object and which have it, nothing if that was never computed.

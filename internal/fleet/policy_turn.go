@@ -47,4 +47,8 @@ type PolicyTurn struct {
 	Visited    int64  `json:"visited"`
 	Refreshed  int64  `json:"refreshed"`
 	Done       bool   `json:"done"`
+	// Waits: all objects were visited, and the hand-over is under way.
+	Waits bool `json:"waits,omitempty"`
+	// HandOver is what the holder waits for; nil when it is not being handed over. The turn is not done before.
+	HandOver *HandOver `json:"handOver,omitempty"`
 }

@@ -96,6 +96,40 @@ func CopiedTemplate(region RegionName, name string) TemplateName {
 	return TemplateName(string(region) + "/" + name)
 }
 
+// TemplateNameOf is the name of a template in specs: that of one of this region, or of a copy.
+func TemplateNameOf(o Object) TemplateName {
+	if o.Region == "" {
+		return TemplateName(o.Name)
+	}
+	return CopiedTemplate(o.Region, o.Name)
+}
+
+// In is the name as it is in a region: without the name of that region.
+func (n TemplateName) In(self RegionName) TemplateName {
+	if region, name, copied := n.Copy(); copied && region == self {
+		return TemplateName(name)
+	}
+	return n
+}
+
+// AsBorn is the spec of a template that another region created, as that region would write it. It merges only templates that
+// the same region created.
+func (t TemplateSpec) AsBorn(region RegionName) (TemplateSpec, error) {
+	pins := make([]TemplatePin, len(t.Compositions))
+	for i, p := range t.Compositions {
+		of, name, _ := p.Name.Copy()
+		if of != region || strings.Contains(name, "/") {
+			return t, Errorf(Invalid, "region %s created this template, so it merges only templates that %s created, not %s", region, region, p.Name).
+				At("/compositions/" + strconv.Itoa(i)).WithHint("name one of them: " + string(region) + "/NAME")
+		}
+		pins[i] = TemplatePin{Name: TemplateName(name), Generation: p.Generation}
+	}
+	if len(pins) > 0 {
+		t.Compositions = pins
+	}
+	return t, nil
+}
+
 // Validate refuses what names neither a template nor a copy of one.
 func (n TemplateName) Validate(field string) error {
 	region, name, copied := n.Copy()

@@ -50,7 +50,9 @@ func verbs() []verb {
 	}
 	for _, k := range fleet.DeclaredKinds() {
 		if k.Holder {
-			rows = append(rows, verb{k.Kind, "apply-policy", "Apply the policy of this " + string(k.Kind) + " to all that it governs", asks((*server).applyPolicy)})
+			rows = append(rows,
+				verb{k.Kind, "apply-policy", "Apply the policy of this " + string(k.Kind) + " to all that it governs", asks((*server).applyPolicy)},
+				verb{k.Kind, "hand-over", "Have another region control this " + string(k.Kind), asksBy(serve.ForAdmins, (*server).handOver)})
 		}
 	}
 	for _, t := range api.FleetTurns() {
@@ -66,6 +68,8 @@ func verbs() []verb {
 type verbStore interface {
 	AskSync(ctx context.Context, in copies.SyncRequest) (postgres.Operation, error)
 	AskPolicy(ctx context.Context, in policies.PolicyRequest) (postgres.Operation, error)
+	// AskHandOver is invalid for a region that the policy does not enable.
+	AskHandOver(ctx context.Context, in policies.HandOverRequest) (postgres.Operation, error)
 	AskFailover(ctx context.Context, in nodes.FailoverRequest) (postgres.Operation, error)
 	AskReconcile(ctx context.Context, in nodes.ReconcileRequest) (postgres.Operation, error)
 	AskNodeDrain(ctx context.Context, in nodes.DrainRequest) (postgres.Operation, error)
@@ -91,13 +95,13 @@ type emptyBody struct{}
 
 // takes mounts a verb with a body B: its handler decodes the request, and open checks it, writes and answers.
 func takes[I verbInput, B any](open func(*server, context.Context, postgres.Write, B) (*acceptedOutput, error)) mounter {
+	return takesBy[I](serve.ForOperators, open)
+}
+
+func takesBy[I verbInput, B any](who serve.Access, open func(*server, context.Context, postgres.Write, B) (*acceptedOutput, error)) mounter {
 	return func(s *server, v verb) {
 		op := v.endpoint()
-		access := serve.ForOperators
-		if v.kind == fleet.KindRegion {
-			access = serve.ForRegionOperators
-		}
-		serve.Register(s.Server, access, op, func(ctx context.Context, in *I) (*acceptedOutput, error) {
+		serve.Register(s.Server, who, op, func(ctx context.Context, in *I) (*acceptedOutput, error) {
 			key, err := (*in).keyOf(v.kind)
 			if err != nil {
 				return nil, err
@@ -123,7 +127,7 @@ func (s *server) readVerb(ctx context.Context, body any) ([]byte, error) {
 	switch body.(type) {
 	case *emptyBody:
 		return nil, nil
-	case *api.ScaleRequest: // there is no scale without a number
+	case *api.ScaleRequest, *api.HandOverRequest: // there is no scale without a number, and no hand-over without a region
 		return s.ReadJSON(ctx, body)
 	}
 	return s.ReadOptional(ctx, body)
@@ -131,7 +135,11 @@ func (s *server) readVerb(ctx context.Context, body any) ([]byte, error) {
 
 // asks mounts a verb that changes no object.
 func asks[B any](open func(*server, context.Context, postgres.Write, B) (postgres.Operation, error)) mounter {
-	return takes[askInput](func(s *server, ctx context.Context, w postgres.Write, in B) (*acceptedOutput, error) {
+	return asksBy(serve.ForOperators, open)
+}
+
+func asksBy[B any](who serve.Access, open func(*server, context.Context, postgres.Write, B) (postgres.Operation, error)) mounter {
+	return takesBy[askInput](who, func(s *server, ctx context.Context, w postgres.Write, in B) (*acceptedOutput, error) {
 		op, err := open(s, ctx, w, in)
 		if err != nil {
 			return nil, err

@@ -3,9 +3,11 @@ package postgres
 import (
 	"cmp"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -44,6 +46,17 @@ func ParseCursor(s string) (Cursor, error) {
 		return Cursor{}, fleet.Errorf(fleet.Invalid, "invalid event id %.60q", s).At("Last-Event-ID")
 	}
 	return c, nil
+}
+
+// PlaceOfToken reads the place in the feed from the token of a watch: the filter, the era and the place.
+func PlaceOfToken(text string) (Cursor, bool) {
+	raw, err := base64.RawURLEncoding.DecodeString(text)
+	parts := strings.Split(string(raw), " ")
+	if err != nil || len(parts) != 3 {
+		return Cursor{}, false
+	}
+	at, err := ParseCursor(parts[2])
+	return at, err == nil
 }
 
 // ReadFeed gives what follows a cursor, oldest first: only changes below the oldest

@@ -20,6 +20,17 @@ type StoredKind struct {
 	Removed func(ctx context.Context, q *db.Queries, w Write, o *fleet.Object) error
 }
 
+// unused refuses to delete an object that is in use.
+func (k StoredKind) unused(ctx context.Context, q *db.Queries, o *fleet.Object) error {
+	if err := Unreferred(ctx, q, o.ObjectKey); err != nil {
+		return err
+	}
+	if err := unusedCopy(ctx, q, o); err != nil || k.Unused == nil {
+		return err
+	}
+	return k.Unused(ctx, q, o.ObjectKey)
+}
+
 // Parts are what the areas of the store add to the mechanisms of this package.
 type Parts struct {
 	// Kinds has a row for each kind of objects that needs more than the object.
@@ -64,7 +75,7 @@ func (s *Store) Declare(ctx context.Context, w Write, spec any) (Written, error)
 		if out.Written, err = s.Write(ctx, q, w, spec); err != nil {
 			return err
 		}
-		if _, is := spec.(fleet.Referrer); is {
+		if _, is := spec.(fleet.Referrer); is && out.After.Region == "" {
 			if err := keepReferences(ctx, q, w.Key, refers); err != nil {
 				return err
 			}
@@ -95,7 +106,7 @@ func allDeclared(ctx context.Context, q *db.Queries, refers []fleet.Reference) e
 func (s *Store) DeleteDeclared(ctx context.Context, w Write) (Written, error) {
 	kind := s.areas.Kinds[w.Key.Kind]
 	out, err := s.Change(ctx, w, nil, func(q *db.Queries, out *Started) error {
-		o, err := Find(ctx, q, w.Key)
+		o, err := s.findWritten(ctx, q, w.Key)
 		if err != nil || o == nil {
 			return OrNotFound(err, string(w.Key.Kind), w.Key.Name, "holdfast get "+w.Key.Kind.Declared().Plural)
 		}
@@ -105,13 +116,11 @@ func (s *Store) DeleteDeclared(ctx context.Context, w Write) (Written, error) {
 		if err := s.Recovered(ctx, q, o); err != nil {
 			return err
 		}
-		if err := Unreferred(ctx, q, w.Key); err != nil {
+		if err := s.mayDelete(ctx, q, o); err != nil {
 			return err
 		}
-		if kind.Unused != nil {
-			if err := kind.Unused(ctx, q, w.Key); err != nil {
-				return err
-			}
+		if err := kind.unused(ctx, q, o); err != nil {
+			return err
 		}
 		if kind.Removed != nil {
 			if err := kind.Removed(ctx, q, w, o); err != nil {
@@ -119,7 +128,7 @@ func (s *Store) DeleteDeclared(ctx context.Context, w Write) (Written, error) {
 			}
 		}
 		out.Written = Written{Before: o, Changed: true}
-		return Remove(ctx, q, w.Actor, o)
+		return s.removeShared(ctx, q, w.Actor, o)
 	})
 	return out.Written, err
 }

@@ -96,6 +96,9 @@ func ObjectOf(r db.Object) fleet.Object {
 		ResourceVersion: r.ResourceVersion, Spec: r.Spec, Syncing: r.Syncing,
 		CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, DeletingSince: r.DeletingSince,
 	}
+	if r.OwnerNumber != 0 {
+		o.Version.Number = r.OwnerNumber
+	}
 	if err := json.Unmarshal(r.Labels, &o.Labels); err != nil {
 		o.Labels = nil // written by this package; a row from elsewhere shows without labels
 	}
@@ -105,7 +108,7 @@ func ObjectOf(r db.Object) fleet.Object {
 // Write is the one write path: check the precondition, raise the generation when the spec
 // changed, compute syncing, and append the event. The caller holds the object's lock.
 func (s *Store) Write(ctx context.Context, q *db.Queries, w Write, spec any) (Written, error) {
-	before, err := Find(ctx, q, w.Key)
+	before, err := s.findWritten(ctx, q, w.Key)
 	if err != nil {
 		return Written{}, err
 	}
@@ -119,18 +122,29 @@ func (s *Store) Write(ctx context.Context, q *db.Queries, w Write, spec any) (Wr
 	if before == nil {
 		return s.create(ctx, q, w, body)
 	}
-	if err := belongs(w, before); err != nil {
+	if err := belongs(w, before, body); err != nil {
 		return Written{}, err
 	}
 	w.Service = before.Service
+	if t, is := spec.(fleet.TemplateSpec); is && before.Region != "" {
+		if t, err = t.AsBorn(before.Region); err != nil {
+			return Written{}, err
+		}
+		if body, err = json.Marshal(t); err != nil {
+			return Written{}, Failed("write the spec of "+w.Key.String(), err)
+		}
+	}
 	return s.update(ctx, q, w, before, body)
 }
 
 // belongs refuses a write that moves an object to another project or service.
-func belongs(w Write, before *fleet.Object) error {
+func belongs(w Write, before *fleet.Object, spec json.RawMessage) error {
 	if before.Project != w.Project {
 		return fleet.Errorf(fleet.Conflict, "%s belongs to another project", w.Key).At("project").
 			WithHint("choose another name; the project of an object never changes: delete and re-create it")
+	}
+	if err := sameOrganization(before, spec); err != nil {
+		return err
 	}
 	if w.Service != "" && w.Service != before.Service {
 		return fleet.Errorf(fleet.Conflict, "%s does not belong to service %s", w.Key, w.Service).At("/service").
@@ -205,6 +219,9 @@ func (s *Store) update(ctx context.Context, q *db.Queries, w Write, before *flee
 	if sameSpec && maps.Equal(before.Labels, w.Labels) && before.DeletingSince == nil {
 		return refresh(ctx, q, w.Actor, before, governed)
 	}
+	if before.Region != "" {
+		return updateCopy(ctx, q, w, before, spec, governed.Syncing)
+	}
 	p := db.UpdateObjectParams{
 		Kind: string(w.Key.Kind), Scope: w.Key.Scope, Name: w.Key.Name, Uid: before.UID,
 		Labels: labels, Generation: before.Generation, Spec: spec, Syncing: governed.Syncing,
@@ -237,6 +254,9 @@ func refresh(ctx context.Context, q *db.Queries, actor string, o *fleet.Object, 
 	}
 	after := *o
 	after.Syncing = next.Syncing
+	if o.Region != "" {
+		return Written{Before: o, After: &after, Changed: true}, SaveShared(ctx, q, actor, []SharedWrite{{Type: "updated", Before: o, After: &after}})
+	}
 	_, err := RefreshSyncing(ctx, q, actor, []Refreshed{{o, next.Syncing}})
 	return Written{Before: o, After: &after, Changed: true}, err
 }

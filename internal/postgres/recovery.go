@@ -75,3 +75,13 @@ func (s *Store) ResumeWrites(ctx context.Context, name fleet.RegionName) error {
 	}
 	return Failed("resume writes", s.Q.EndRecovery(ctx))
 }
+
+// WantSync has the copies of what a peer owns compared, and gives the number of the request: a comparison whose pass has this
+// number, or a higher one, began after it.
+func WantSync(ctx context.Context, q *db.Queries, peer string, accept bool) (int64, error) {
+	wanted, err := q.WantSync(ctx, db.WantSyncParams{Peer: peer, Accepting: accept})
+	if err != nil {
+		return 0, Failed("have region "+peer+" compared", err)
+	}
+	return wanted, PutOutbox(ctx, q, fleet.SyncSubject(fleet.RegionName(peer)))
+}

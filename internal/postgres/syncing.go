@@ -1,10 +1,8 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
-	"slices"
 
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -42,9 +40,9 @@ func (s *Store) governed(o *fleet.Object, over holders) (Governed, error) {
 		return Governed{}, err
 	}
 	was := o.SyncingNow()
-	next := decide.Syncing(o.Kind, cmp.Or(was.OwningRegion, s.Region), policies...)
+	next := s.syncingOf(o, was, policies)
 	b, err := json.Marshal(next)
-	return Governed{policies, b, was.OwningRegion == next.OwningRegion && slices.Equal(was.Regions, next.Regions)}, Failed("compute syncing", err)
+	return Governed{policies, b, was.Same(next)}, Failed("compute syncing", err)
 }
 
 // holders are what governs some objects.
@@ -53,9 +51,23 @@ type holders map[fleet.ObjectKey]holder
 type holder struct {
 	fleet.ProjectSpec
 	project fleet.ProjectName
+	owner   string
+	epoch   int64
 }
 
 func readHolders(ctx context.Context, q *db.Queries, objects []*fleet.Object) (holders, error) {
+	return readHoldersBy(ctx, q, objects, func(all ...map[int64]bool) []map[int64]bool { return all })
+}
+
+// unlocked reads the holders of some objects, which may change at once.
+func unlocked(...map[int64]bool) []map[int64]bool { return nil }
+
+// readHoldersBy reads the holders of objects that one region created, and locks levels of them.
+func readHoldersBy(ctx context.Context, q *db.Queries, objects []*fleet.Object, levels func(...map[int64]bool) []map[int64]bool) (holders, error) {
+	var from fleet.RegionName
+	if len(objects) > 0 {
+		from = objects[0].Region
+	}
 	services, projects, organizations := map[int64]bool{}, map[int64]bool{}, map[int64]bool{}
 	var below, above []fleet.ObjectKey
 	want := func(level map[int64]bool, keys *[]fleet.ObjectKey, key fleet.ObjectKey) {
@@ -78,17 +90,17 @@ func readHolders(ctx context.Context, q *db.Queries, objects []*fleet.Object) (h
 		}
 	}
 	out := holders{}
-	if err := out.read(ctx, q, below, services, projects); err != nil {
+	if err := out.read(ctx, q, from, below, levels(services, projects)...); err != nil {
 		return nil, err
 	}
 	for _, key := range below {
 		want(organizations, &above, fleet.OrganizationKey(out[key].Organization))
 	}
-	return out, out.read(ctx, q, above, organizations)
+	return out, out.read(ctx, q, from, above, levels(organizations)...)
 }
 
 // read locks holders level by level, and then reads them.
-func (h holders) read(ctx context.Context, q *db.Queries, keys []fleet.ObjectKey, levels ...map[int64]bool) error {
+func (h holders) read(ctx context.Context, q *db.Queries, from fleet.RegionName, keys []fleet.ObjectKey, levels ...map[int64]bool) error {
 	if len(keys) == 0 {
 		return nil
 	}
@@ -104,7 +116,7 @@ func (h holders) read(ctx context.Context, q *db.Queries, keys []fleet.ObjectKey
 	for _, key := range keys {
 		p.Kinds, p.Names = append(p.Kinds, string(key.Kind)), append(p.Names, key.Name)
 	}
-	rows, err := q.ReadHolders(ctx, p)
+	rows, err := holdersFrom(ctx, q, from, p)
 	if err != nil {
 		return Failed("read policy holders", err)
 	}
@@ -114,7 +126,7 @@ func (h holders) read(ctx context.Context, q *db.Queries, keys []fleet.ObjectKey
 		if err != nil {
 			return err
 		}
-		h[key] = holder{spec, fleet.ProjectName(r.Project)}
+		h[key] = holder{spec, fleet.ProjectName(r.Project), r.Owner, r.OwnerEpoch}
 	}
 	return nil
 }
@@ -149,7 +161,7 @@ func (h holders) over(service string, project fleet.ProjectName) []*fleet.MultiR
 func (s *Store) governOne(ctx context.Context, q *db.Queries, w Write, spec json.RawMessage, before *fleet.Object) (Governed, error) {
 	next := &fleet.Object{ObjectKey: w.Key, Project: w.Project, Service: w.Service, Spec: spec}
 	if before != nil {
-		next.Syncing = before.Syncing
+		next.Syncing, next.Region = before.Syncing, before.Region
 	}
 	over, err := readHolders(ctx, q, []*fleet.Object{next})
 	if err != nil {
@@ -168,10 +180,13 @@ func (s *Store) governOne(ctx context.Context, q *db.Queries, w Write, spec json
 		return Governed{}, err
 	}
 	if before != nil && w.Key.Kind.Declared().Holder {
-		if own := governed.Policies[0]; own != nil && own.DefaultControlRegion != s.Region {
-			return Governed{}, fleet.Errorf(fleet.IllegalState, "region %s controls %s; only a hand-over changes the control region", s.Region, w.Key).
-				At("/multiRegionPolicy/defaultControlRegion").WithHint("keep " + s.Region)
+		fenced, err := s.fence(ctx, q, before, next, &governed)
+		if err != nil || fenced {
+			return governed, err
 		}
+	}
+	if err := s.claimed(next, over); err != nil {
+		return Governed{}, err
 	}
 	return governed, decide.MayDeclare(w.Key, s.Region, governed.Policies...)
 }
@@ -201,7 +216,7 @@ func (h holders) checkPlace(ctx context.Context, q *db.Queries, o *fleet.Object)
 		return nil
 	}
 	if o.Project == fleet.DefaultProject {
-		if err := h.read(ctx, q, []fleet.ObjectKey{fleet.ServiceKey(o.Service)}, map[int64]bool{LockID(fleet.ServiceKey(o.Service)): true}); err != nil {
+		if err := h.read(ctx, q, "", []fleet.ObjectKey{fleet.ServiceKey(o.Service)}, map[int64]bool{LockID(fleet.ServiceKey(o.Service)): true}); err != nil {
 			return err
 		}
 	}

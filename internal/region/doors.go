@@ -77,6 +77,7 @@ func (r *requests) verbs() map[fleet.OperationKind]verb {
 		fleet.OperationExecute:     asking(r.execution),
 		fleet.OperationApplyPolicy: asking(r.policy),
 		fleet.OperationSync:        asking(r.sync),
+		fleet.OperationHandOver:    asking(r.handOver),
 	}
 }
 
@@ -181,6 +182,14 @@ func (r *requests) policy(ctx context.Context, ask postgres.Request, _ fleet.Ope
 
 func (r *requests) sync(ctx context.Context, ask postgres.Request, _ fleet.OperationKind, in workflows.SyncRegionInput) (*postgres.Operation, error) {
 	return one(r.store.AskSync(ctx, copies.SyncRequest{Request: ask, Peer: in.Peer, Accept: in.AcceptRemovals}))
+}
+
+func (r *requests) handOver(ctx context.Context, ask postgres.Request, _ fleet.OperationKind, in workflows.HandOverRegionInput) (*postgres.Operation, error) {
+	holder, err := fleet.ParseHolder("/holder", in.Holder)
+	if err != nil {
+		return nil, err
+	}
+	return one(r.store.AskHandOver(ctx, policies.HandOverRequest{Request: ask, Holder: holder, To: fleet.RegionName(in.To), Force: in.Force}))
 }
 
 // Operation reads one operation.

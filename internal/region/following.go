@@ -38,6 +38,7 @@ func (s *server) share() {
 	if s.peers == nil {
 		return
 	}
+	s.peers.Handle("POST "+renouncePath, http.HandlerFunc(s.serveRenounce))
 	s.peers.Handle("GET "+watchPath, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
 		if err := s.handler.WatchAs(r.Context(), peers.CallerOf(r.Context()), w, q.Get("after"), q.Get("since")); err != nil {

@@ -384,7 +384,7 @@ func (s *server) activities() workers.Server {
 			FetchBaseURL: s.cfg.PublicURL, Build: s.cfg.Build, Failpoint: s.cfg.Failpoint,
 		},
 		Regions:  &activities.Regions{Follower: s.follower(), Comparer: s.comparer(), Doors: doors, Build: s.cfg.Build},
-		Policies: &activities.Policies{Store: s.store, Doors: doors, Build: s.cfg.Build, Now: time.Now},
+		Policies: s.policies(doors),
 		Modules:  &activities.Modules{Store: executionSteps{s.store}, Executor: s.modules, Doors: doors, Build: s.cfg.Build},
 		Sweeps: &activities.Sweeps{
 			Purger: s.store, Starter: s.flows,

@@ -169,10 +169,10 @@ func (a *arrival) refused(err error) error {
 
 // there is the peer's own name for a template.
 func (a *arrival) there(name fleet.TemplateName) fleet.TemplateName {
-	if region, own, copied := name.Copy(); copied && region == a.claim.Peer {
-		return fleet.TemplateName(own)
+	if _, _, copied := name.Copy(); !copied { // of this region
+		return fleet.CopiedTemplate(a.change.Key.Region, string(name))
 	}
-	return name
+	return name.In(a.claim.Peer)
 }
 
 // body fetches a body, on from what is here of it.

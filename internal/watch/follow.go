@@ -304,6 +304,9 @@ func (s *received) apply(ctx context.Context, at *fleet.StreamPlace, current boo
 	if err != nil {
 		return err
 	}
+	if applied.Rivals > 0 {
+		s.f.Log.Error("alarm: two regions claimed the same objects in one epoch; the higher name owns them", "peer", s.f.claim.Peer, "objects", applied.Rivals)
+	}
 	s.changes, s.bytes, s.took, s.reset = nil, 0, true, false
 	s.f.counted(applied)
 	if applied.Waiting > 0 {
@@ -323,5 +326,6 @@ func (f *following) counted(applied fleet.CopiesApplied) {
 		c.Kept += applied.Kept
 		c.Refused += applied.Refused
 		c.Waiting += applied.Waiting
+		c.Rivals += applied.Rivals
 	})
 }

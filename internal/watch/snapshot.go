@@ -30,10 +30,8 @@ func (s *Stream) sendSnapshot(ctx context.Context, since string) error {
 			return err
 		}
 	}
-	if s.Filter.Owner != s.Self {
-		if err := shot.copyPages(ctx); err != nil {
-			return err
-		}
+	if err := shot.copyPages(ctx); err != nil {
+		return err
 	}
 	if err := shot.changed(ctx); err != nil {
 		return err

@@ -155,11 +155,17 @@ type change struct {
 	shown  bool
 }
 
-// take notes an event of the object, and gives what it replaced.
-func (c *change) take(e postgres.Event) (before state) {
+// take notes an event of the object, and gives what it replaced. The version of what a peer sees no more is the last of
+// this region's own.
+func (c *change) take(e postgres.Event, f Filter, self fleet.RegionName) (before state) {
 	before, after := stateOf(e.Before), stateOf(e.After)
-	c.last, c.number, c.epoch = e, e.Cursor.Seq, max(c.epoch, before.OwnerEpoch, after.OwnerEpoch)
-	if c.key.Region != "" {
+	c.last, c.number = e, e.Cursor.Seq
+	for _, s := range []state{before, after} {
+		if f.Owner == "" || s.ownedBy(f.Owner) {
+			c.epoch = max(c.epoch, s.OwnerEpoch)
+		}
+	}
+	if c.key.Region != "" && !before.ownedBy(self) && !after.ownedBy(self) {
 		c.number = max(before.Number, after.Number)
 	}
 	return before
@@ -188,7 +194,7 @@ func (s *Stream) changes(ctx context.Context, rows []postgres.Event) ([]api.Watc
 			byKey[key] = c
 			all = append(all, c)
 		}
-		before := c.take(e)
+		before := c.take(e, s.Filter, s.Self)
 		c.shown = c.shown || before.Syncing != nil && s.shared(*before.Syncing)
 	}
 	if len(all) == 0 {
@@ -205,7 +211,7 @@ func (s *Stream) changes(ctx context.Context, rows []postgres.Event) ([]api.Watc
 		case is && s.shows(&o):
 			lines = append(lines, s.line(o))
 		case c.shown && is:
-			lines = append(lines, gone(c, fleet.CopyRemoved))
+			lines = append(lines, gone(c, s.leaves(&o)))
 		case c.shown:
 			lines = append(lines, gone(c, fleet.CopyDeleted))
 		}
@@ -234,6 +240,18 @@ func stateOf(declared json.RawMessage) (s state) {
 		return state{} // there was nothing
 	}
 	return s
+}
+
+func (s state) ownedBy(region fleet.RegionName) bool {
+	return s.Syncing != nil && s.Syncing.OwningRegion == string(region)
+}
+
+// leaves is why a watch shows an object no more: another region owns it now and shows it, or the policy changed.
+func (s *Stream) leaves(o *fleet.Object) fleet.CopyEnd {
+	if share, err := o.Share(); err == nil && s.Filter.Owner != "" && share.OwningRegion != string(s.Filter.Owner) && share.In(s.Filter.Region) {
+		return fleet.CopyMoved
+	}
+	return fleet.CopyRemoved
 }
 
 func (s *Stream) shared(share fleet.Syncing) bool {

@@ -24,7 +24,7 @@ func (s *Store) ApplyCopies(ctx context.Context, in fleet.CopySet) (fleet.Copies
 		if err != nil {
 			return postgres.Failed("read the stream", err)
 		}
-		a := &applying{s: s, q: q, self: fleet.RegionName(s.Region), peer: in.Claim.Peer}
+		a := &applying{s: s, q: q, self: fleet.RegionName(s.Region), peer: in.Claim.Peer, waits: held.Waits}
 		if err = a.run(ctx, in.Changes); err != nil {
 			return err
 		}
@@ -51,78 +51,58 @@ type applying struct {
 	q    *db.Queries
 	self fleet.RegionName
 	peer fleet.RegionName
+	// waits: earlier changes wait for a policy.
+	waits bool
 	// compared bounds what a comparison removes; nil for changes that a peer sends by itself.
 	compared *decide.Removals
 
 	copies map[fleet.CopyKey]fleet.Object
 	held   map[fleet.CopyKey]decide.HeldCopy
 
-	written, ended, moved []fleet.CopyChange
-	refused               []refusal
-	doubtful              []fleet.CopyAsked
-	removed               int64 // copies that were here
-	lost                  []lost
-	done                  fleet.CopiesApplied
+	group, all outcome
+	doubtful   []fleet.CopyAsked
+	removed    int64 // copies that were here
+	lost       []lost
+	done       fleet.CopiesApplied
 }
 
 func (a *applying) run(ctx context.Context, changes []fleet.CopyChange) error {
-	newest, malformed := newestOf(changes)
-	a.refused = malformed
+	earlier, err := a.waiting(ctx)
+	if err != nil {
+		return err
+	}
+	newest, malformed := newestOf(slices.Concat(earlier, changes))
+	a.all.refused = malformed
 	if len(newest) > 0 {
+		if err := a.lockShared(ctx, newest); err != nil {
+			return err
+		}
 		if err := a.lockHolders(ctx, newest); err != nil {
 			return err
 		}
-		if err := a.read(ctx, newest); err != nil {
+	}
+	for _, group := range byLevel(newest) {
+		if err := a.take(ctx, group); err != nil {
 			return err
 		}
 	}
-	for _, c := range newest {
-		if err := a.sort(ctx, c); err != nil {
-			return err
-		}
+	a.done.Written, a.done.Ended, a.done.Kept = len(a.all.written), len(a.all.ended), len(a.all.kept)
+	a.done.Refused, a.done.Rivals = len(a.all.refused), a.all.rivals
+	settled := a.taken()
+	if len(earlier) > 0 {
+		settled = append(settled, a.all.kept...)
 	}
-	a.done.Written, a.done.Ended, a.done.Refused = len(a.written), len(a.ended), len(a.refused)
-	for _, step := range []func(context.Context) error{
-		a.list, a.write, a.end, a.move, a.turnPolicies, a.release, a.stopWaiting, a.refuse,
+	for _, step := range []func() error{
+		func() error { return a.list(ctx) },
+		func() error { return a.move(ctx) },
+		func() error { return a.turnPolicies(ctx, slices.Concat(a.all.written, a.all.ended)) },
+		func() error { return a.follow(ctx, a.all.written) },
+		func() error { return a.release(ctx, settled) },
+		func() error { return a.stopWaiting(ctx) },
+		func() error { return a.refuse(ctx) },
 	} {
-		if err := step(ctx); err != nil {
+		if err := step(); err != nil {
 			return err
-		}
-	}
-	return nil
-}
-
-// sort decides what becomes of one change.
-func (a *applying) sort(ctx context.Context, c fleet.CopyChange) error {
-	held := a.held[c.Key]
-	step, rule := decide.Copy(a.self, a.peer, c, held)
-	if step == decide.CopyEnd && a.compared != nil {
-		var err error
-		if step, rule, err = a.remove(ctx, c); err != nil {
-			return err
-		}
-	}
-	if step == decide.CopyWrite {
-		if whole, err := a.complete(ctx, c); err != nil || !whole {
-			return err
-		}
-	}
-	if (step == decide.CopyWrite || step == decide.CopyEnd) && decide.Loses(c, held) {
-		a.lose(c, rule)
-	}
-	switch step {
-	case decide.CopyWrite:
-		a.written = append(a.written, c)
-	case decide.CopyEnd:
-		a.ended = append(a.ended, c)
-	case decide.CopyMove:
-		a.moved = append(a.moved, c)
-	case decide.CopyRefuse:
-		a.refused = append(a.refused, refusal{c, rule})
-	case decide.CopyKeep:
-		a.done.Kept++
-		if _, copied := a.copies[c.Key]; !copied && a.compared != nil {
-			a.doubtful = append(a.doubtful, fleet.CopyAsked{Key: c.Key, Version: held.Version})
 		}
 	}
 	return nil
@@ -130,7 +110,7 @@ func (a *applying) sort(ctx context.Context, c fleet.CopyChange) error {
 
 // taken are the changes that were made.
 func (a *applying) taken() []fleet.CopyChange {
-	return slices.Concat(a.written, a.ended, a.moved)
+	return slices.Concat(a.all.written, a.all.ended, a.all.moved)
 }
 
 // lockHolders takes the locks of what governs objects of this region, in the order in which their writers take them.
@@ -153,9 +133,9 @@ func (a *applying) lockHolders(ctx context.Context, changes []fleet.CopyChange) 
 }
 
 // turnPolicies has the policies of changed holders applied to what this region owns under them (M8, M11).
-func (a *applying) turnPolicies(ctx context.Context) error {
+func (a *applying) turnPolicies(ctx context.Context, changes []fleet.CopyChange) error {
 	var subjects []string
-	for _, c := range slices.Concat(a.written, a.ended) {
+	for _, c := range changes {
 		if !c.Key.Kind.Declared().Holder {
 			continue
 		}
@@ -240,21 +220,9 @@ func keyOf(o fleet.Object) fleet.CopyKey {
 }
 
 // copyOf is a row as an object.
-func copyOf(r db.Copy) fleet.Object {
-	o := fleet.Object{
-		ObjectKey: fleet.ObjectKey{Kind: fleet.ObjectKind(r.Kind), Scope: r.Scope, Name: r.Name}, Region: fleet.RegionName(r.Region),
-		Version: fleet.CopyVersion{OwnerEpoch: r.OwnerEpoch, Number: r.Number}, UID: r.Uid, Project: fleet.ProjectName(r.Project), Service: r.Service,
-		Generation: r.Generation, ResourceVersion: r.Event, Spec: r.Spec, Syncing: r.Syncing,
-		CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, DeletingSince: r.DeletingSince,
-	}
-	if err := json.Unmarshal(r.Labels, &o.Labels); err != nil {
-		o.Labels = nil // written by this package
-	}
-	return o
-}
+func copyOf(r db.Copy) fleet.Object { return postgres.CopyOf(r) }
 
-func (a *applying) write(ctx context.Context) error {
-	changes := a.written
+func (a *applying) write(ctx context.Context, changes []fleet.CopyChange) error {
 	if len(changes) == 0 {
 		return nil
 	}
@@ -303,8 +271,7 @@ var markedAs = map[fleet.CopyEnd]fleet.CopyEnd{
 }
 
 // end takes copies away and leaves markers, also where there was no copy.
-func (a *applying) end(ctx context.Context) error {
-	changes := a.ended
+func (a *applying) end(ctx context.Context, changes []fleet.CopyChange) error {
 	if len(changes) == 0 {
 		return nil
 	}

@@ -20,7 +20,7 @@ const mostSetAside = 10_000
 
 // refuse sets changes aside, for an operator to see.
 func (a *applying) refuse(ctx context.Context) error {
-	all := a.refused
+	all := a.all.refused
 	if len(all) == 0 {
 		return nil
 	}
@@ -29,13 +29,13 @@ func (a *applying) refuse(ctx context.Context) error {
 		p.Regions, p.Kinds = append(p.Regions, plain(string(r.Key.Region))), append(p.Kinds, plain(string(r.Key.Kind)))
 		p.Scopes, p.Names = append(p.Scopes, plain(r.Key.Scope)), append(p.Names, plain(r.Key.Name))
 		p.Reasons, p.OwnerEpochs, p.Numbers = append(p.Reasons, r.rule), append(p.OwnerEpochs, r.Version.OwnerEpoch), append(p.Numbers, r.Version.Number)
+		p.Waiting = append(p.Waiting, r.waiting())
 	}
 	return postgres.Failed("set changes aside", a.q.PutQuarantine(ctx, p))
 }
 
 // release forgets what was set aside of objects of which a newer state was taken.
-func (a *applying) release(ctx context.Context) error {
-	taken := a.taken()
+func (a *applying) release(ctx context.Context, taken []fleet.CopyChange) error {
 	if len(taken) == 0 {
 		return nil
 	}

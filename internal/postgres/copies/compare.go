@@ -266,6 +266,7 @@ func (a *applying) lose(c fleet.CopyChange, rule string) {
 		Region: c.Key.Region, Kind: c.Key.Kind, Scope: c.Key.Scope, Name: c.Key.Name, OwnerEpoch: version.OwnerEpoch, Number: version.Number, Reason: rule,
 	}
 	if copied {
+		held.Region = c.Key.Region
 		r := rowOf(a.held[c.Key].Owner, held)
 		l.Object = &r
 	}
@@ -286,12 +287,12 @@ func (a *applying) list(ctx context.Context) error {
 
 // move has another region answer for copies.
 func (a *applying) move(ctx context.Context) error {
-	if len(a.moved) == 0 {
+	if len(a.all.moved) == 0 {
 		return nil
 	}
-	c := columnsOf(keysOf(a.moved))
+	c := columnsOf(keysOf(a.all.moved))
 	p := db.MoveCopiesParams{Regions: c.regions, Kinds: c.kinds, Scopes: c.scopes, Names: c.names, Peer: string(a.peer)}
-	for _, m := range a.moved {
+	for _, m := range a.all.moved {
 		p.Owners = append(p.Owners, string(m.MovedTo))
 	}
 	return postgres.Failed("move copies", a.q.MoveCopies(ctx, p))

@@ -53,17 +53,14 @@ func leftAlone(ctx context.Context, q *db.Queries, peer fleet.RegionName) error 
 
 func (s *Store) drop(ctx context.Context, q *db.Queries, peer fleet.RegionName, all []fleet.Object) error {
 	a := &applying{s: s, q: q, self: fleet.RegionName(s.Region), peer: peer}
-	for _, o := range all {
-		a.ended = append(a.ended, fleet.CopyChange{Key: keyOf(o), Version: o.Version, End: fleet.CopyRemoved})
+	ended := make([]fleet.CopyChange, len(all))
+	for i, o := range all {
+		ended[i] = fleet.CopyChange{Key: keyOf(o), Version: o.Version, End: fleet.CopyRemoved}
 	}
-	if err := a.lockHolders(ctx, a.ended); err != nil {
-		return err
+	for _, step := range []func(context.Context, []fleet.CopyChange) error{a.lockHolders, a.read, a.end, a.turnPolicies} {
+		if err := step(ctx, ended); err != nil {
+			return err
+		}
 	}
-	if err := a.read(ctx, a.ended); err != nil {
-		return err
-	}
-	if err := a.end(ctx); err != nil {
-		return err
-	}
-	return a.turnPolicies(ctx)
+	return nil
 }

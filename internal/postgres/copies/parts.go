@@ -12,6 +12,7 @@ import (
 
 // MissingParts looks for what a copied template is composed of.
 func (s *Store) MissingParts(ctx context.Context, name fleet.TemplateName, spec fleet.TemplateSpec) (missing fleet.TemplateParts, err error) {
+	name = name.In(fleet.RegionName(s.Region))
 	err = s.Tx(ctx, "look for the parts of a template", func(q *db.Queries) error {
 		missing, err = missingParts(ctx, q, name, spec)
 		return err

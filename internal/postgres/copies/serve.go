@@ -51,7 +51,7 @@ func (s *Store) walk(ctx context.Context, peer fleet.RegionName, of fleet.CopyKe
 	if err != nil {
 		return err
 	}
-	next := []fleet.TemplatePin{{Name: fleet.TemplateName(root.Name), Generation: root.Generation}}
+	next := []fleet.TemplatePin{{Name: fleet.TemplateNameOf(*root), Generation: root.Generation}}
 	for seen := map[fleet.TemplatePin]bool{}; len(next) > 0 && len(seen) <= maxGenerations; {
 		level, err := s.generations(ctx, next)
 		if err != nil {
@@ -102,10 +102,10 @@ func (s *Store) generations(ctx context.Context, pins []fleet.TemplatePin) ([]ge
 
 // shared finds the template, if this region owns it and the peer has it.
 func (s *Store) shared(ctx context.Context, peer fleet.RegionName, of fleet.CopyKey) (*fleet.Object, error) {
-	if of.Kind != fleet.KindTemplate || string(of.Region) != s.Region || string(peer) == s.Region {
+	if of.Kind != fleet.KindTemplate || string(peer) == s.Region {
 		return nil, noPart()
 	}
-	o, err := postgres.Find(ctx, s.Q, of.ObjectKey)
+	o, err := s.born(ctx, of)
 	if err != nil {
 		return nil, err
 	}
@@ -117,4 +117,16 @@ func (s *Store) shared(ctx context.Context, peer fleet.RegionName, of fleet.Copy
 		return nil, noPart()
 	}
 	return o, nil
+}
+
+// born finds an object by the region that created it.
+func (s *Store) born(ctx context.Context, of fleet.CopyKey) (*fleet.Object, error) {
+	if string(of.Region) == s.Region {
+		return postgres.Find(ctx, s.Q, of.ObjectKey)
+	}
+	copied, err := s.CopiesNow(ctx, []fleet.CopyKey{of})
+	if err != nil || len(copied) == 0 {
+		return nil, err
+	}
+	return &copied[0], nil
 }

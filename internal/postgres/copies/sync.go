@@ -33,10 +33,8 @@ func (s *Store) AskSync(ctx context.Context, in SyncRequest) (postgres.Operation
 }
 
 func (s *Store) wantSync(ctx context.Context, q *db.Queries, peer fleet.RegionName, accept bool) error {
-	if err := q.WantSync(ctx, db.WantSyncParams{Peer: string(peer), Accepting: accept}); err != nil {
-		return postgres.Failed("have region "+string(peer)+" compared", err)
-	}
-	return postgres.PutOutbox(ctx, q, fleet.SyncSubject(peer))
+	_, err := postgres.WantSync(ctx, q, string(peer), accept)
+	return err
 }
 
 // WantSyncs has every peer compared whose last comparison ended longer ago.
@@ -162,12 +160,28 @@ func (s *Store) FinishSync(ctx context.Context, peer fleet.RegionName) (fleet.Sy
 		if err := q.EndSync(ctx, row.Peer); err != nil {
 			return postgres.Failed("end the comparison", err)
 		}
+		if err := wakeClaims(ctx, q, row.Peer); err != nil {
+			return err
+		}
 		if turn.Done = row.Wanted == row.Pass; !turn.Done { // the operations wait for one more
 			return nil
 		}
 		return s.endSync(ctx, q, peer, turn)
 	})
 	return turn, err
+}
+
+// wakeClaims has holders looked at again that wait for a comparison with the peer.
+func wakeClaims(ctx context.Context, q *db.Queries, peer string) error {
+	rows, err := q.TakeClaimsCompared(ctx, peer)
+	if err != nil || len(rows) == 0 {
+		return postgres.Failed("read the claims that wait", err)
+	}
+	subjects := make([]string, len(rows))
+	for i, r := range rows {
+		subjects[i] = fleet.PolicySubject(fleet.ObjectKey{Kind: fleet.ObjectKind(r.Kind), Name: r.Name})
+	}
+	return postgres.PutOutbox(ctx, q, subjects...)
 }
 
 // endSync ends what was asked, and takes the outbox row.

@@ -17,12 +17,13 @@ func (a *applying) complete(ctx context.Context, c fleet.CopyChange) (bool, erro
 	if c.Key.Kind != fleet.KindTemplate {
 		return true, nil
 	}
-	spec, err := fleet.ReadCopiedTemplate(nameOf(c.Key), c.Object.Spec)
+	name := a.nameOf(c.Key)
+	spec, err := fleet.ReadCopiedTemplate(name, c.Object.Spec)
 	if err != nil {
-		a.refused = append(a.refused, refusal{c, "malformed"})
+		a.group.refused = append(a.group.refused, refusal{c, "malformed"})
 		return false, nil
 	}
-	missing, err := missingParts(ctx, a.q, nameOf(c.Key), spec)
+	missing, err := missingParts(ctx, a.q, name, spec)
 	switch {
 	case err != nil:
 		return false, err
@@ -34,7 +35,9 @@ func (a *applying) complete(ctx context.Context, c fleet.CopyChange) (bool, erro
 }
 
 // nameOf is the name that specs of this region have for a copied template.
-func nameOf(k fleet.CopyKey) fleet.TemplateName { return fleet.CopiedTemplate(k.Region, k.Name) }
+func (a *applying) nameOf(k fleet.CopyKey) fleet.TemplateName {
+	return fleet.CopiedTemplate(k.Region, k.Name).In(a.self)
+}
 
 // missingParts looks for what a template is composed of. What is here stays until the transaction ends. A generation is
 // stored only after all that it is composed of.
@@ -73,7 +76,7 @@ func missingParts(ctx context.Context, q *db.Queries, name fleet.TemplateName, s
 
 func (a *applying) keepGeneration(ctx context.Context, c fleet.CopyChange) error {
 	return postgres.Failed("keep the template's generation", a.q.PutCopiedGeneration(ctx, db.PutCopiedGenerationParams{
-		Name: string(nameOf(c.Key)), Generation: c.Object.Generation, Spec: c.Object.Spec,
+		Name: string(a.nameOf(c.Key)), Generation: c.Object.Generation, Spec: c.Object.Spec,
 	}))
 }
 

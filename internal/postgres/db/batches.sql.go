@@ -30,7 +30,7 @@ INSERT INTO events (era, type, kind, project, scope, name, uid, generation, acto
 SELECT r.era, 'status', o.kind, o.project, o.scope, o.name, o.uid, k.generation, 'region', k.before, k.after
 FROM region r CROSS JOIN (SELECT unnest($1::text[]) AS name, unnest($2::bigint[]) AS generation,
                                  unnest($3::text[])::jsonb AS before, unnest($4::text[])::jsonb AS after) k
-JOIN LATERAL (SELECT x.uid, x.kind, x.api_version, x.project, x.scope, x.name, x.labels, x.generation, x.resource_version, x.spec, x.syncing, x.owner_epoch, x.created_by, x.created_at, x.updated_at, x.deleting_since, x.service, x.refreshed FROM objects x WHERE x.kind = 'instance' AND x.scope = $5 AND x.name = k.name OFFSET 0) o ON true
+JOIN LATERAL (SELECT x.uid, x.kind, x.api_version, x.project, x.scope, x.name, x.labels, x.generation, x.resource_version, x.spec, x.syncing, x.owner_epoch, x.created_by, x.created_at, x.updated_at, x.deleting_since, x.service, x.refreshed, x.owner_number FROM objects x WHERE x.kind = 'instance' AND x.scope = $5 AND x.name = k.name OFFSET 0) o ON true
 `
 
 type AppendStatusEventsParams struct {
@@ -162,7 +162,7 @@ appended AS (
     INSERT INTO events (era, type, kind, project, scope, name, uid, generation, actor, before, after)
     SELECT r.era, 'updated', o.kind, o.project, o.scope, o.name, o.uid, k.generation, $8, k.before, k.after
     FROM region r CROSS JOIN k
-    JOIN LATERAL (SELECT x.uid, x.kind, x.api_version, x.project, x.scope, x.name, x.labels, x.generation, x.resource_version, x.spec, x.syncing, x.owner_epoch, x.created_by, x.created_at, x.updated_at, x.deleting_since, x.service, x.refreshed FROM objects x WHERE x.kind = 'instance' AND x.scope = $1 AND x.name = k.name OFFSET 0) o ON true
+    JOIN LATERAL (SELECT x.uid, x.kind, x.api_version, x.project, x.scope, x.name, x.labels, x.generation, x.resource_version, x.spec, x.syncing, x.owner_epoch, x.created_by, x.created_at, x.updated_at, x.deleting_since, x.service, x.refreshed, x.owner_number FROM objects x WHERE x.kind = 'instance' AND x.scope = $1 AND x.name = k.name OFFSET 0) o ON true
     RETURNING seq, name)
 UPDATE objects o
 SET spec = k.spec, generation = k.generation, syncing = k.syncing,
@@ -957,8 +957,8 @@ func (q *Queries) NodesOfBatch(ctx context.Context, arg NodesOfBatchParams) ([]s
 }
 
 const objectsOfSite = `-- name: ObjectsOfSite :many
-SELECT o.uid, o.kind, o.api_version, o.project, o.scope, o.name, o.labels, o.generation, o.resource_version, o.spec, o.syncing, o.owner_epoch, o.created_by, o.created_at, o.updated_at, o.deleting_since, o.service, o.refreshed FROM unnest($1::text[]) AS k(name)
-JOIN LATERAL (SELECT x.uid, x.kind, x.api_version, x.project, x.scope, x.name, x.labels, x.generation, x.resource_version, x.spec, x.syncing, x.owner_epoch, x.created_by, x.created_at, x.updated_at, x.deleting_since, x.service, x.refreshed FROM objects x WHERE x.kind = 'instance' AND x.scope = $2 AND x.name = k.name OFFSET 0) o ON true
+SELECT o.uid, o.kind, o.api_version, o.project, o.scope, o.name, o.labels, o.generation, o.resource_version, o.spec, o.syncing, o.owner_epoch, o.created_by, o.created_at, o.updated_at, o.deleting_since, o.service, o.refreshed, o.owner_number FROM unnest($1::text[]) AS k(name)
+JOIN LATERAL (SELECT x.uid, x.kind, x.api_version, x.project, x.scope, x.name, x.labels, x.generation, x.resource_version, x.spec, x.syncing, x.owner_epoch, x.created_by, x.created_at, x.updated_at, x.deleting_since, x.service, x.refreshed, x.owner_number FROM objects x WHERE x.kind = 'instance' AND x.scope = $2 AND x.name = k.name OFFSET 0) o ON true
 `
 
 type ObjectsOfSiteParams struct {
@@ -994,6 +994,7 @@ func (q *Queries) ObjectsOfSite(ctx context.Context, arg ObjectsOfSiteParams) ([
 			&i.DeletingSince,
 			&i.Service,
 			&i.Refreshed,
+			&i.OwnerNumber,
 		); err != nil {
 			return nil, err
 		}

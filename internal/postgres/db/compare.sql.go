@@ -467,7 +467,7 @@ func (q *Queries) PutLost(ctx context.Context, arg PutLostParams) error {
 }
 
 const settleQuarantine = `-- name: SettleQuarantine :execrows
-DELETE FROM quarantine q USING region_syncs s WHERE s.peer = $1 AND q.peer = s.peer AND q.at < s.started_at
+DELETE FROM quarantine q USING region_syncs s WHERE s.peer = $1 AND q.peer = s.peer AND q.at < s.started_at AND q.waiting IS NULL
 `
 
 // What a comparison did not set aside again is settled.
@@ -762,9 +762,10 @@ func (q *Queries) Syncs(ctx context.Context) ([]RegionSync, error) {
 	return items, nil
 }
 
-const wantSync = `-- name: WantSync :exec
+const wantSync = `-- name: WantSync :one
 INSERT INTO region_syncs AS s (peer, accepting) VALUES ($1, $2)
 ON CONFLICT (peer) DO UPDATE SET wanted = s.wanted + 1, wanted_at = now(), accepting = s.accepting AND s.ended_at IS NULL OR excluded.accepting
+RETURNING wanted
 `
 
 type WantSyncParams struct {
@@ -772,9 +773,11 @@ type WantSyncParams struct {
 	Accepting bool
 }
 
-func (q *Queries) WantSync(ctx context.Context, arg WantSyncParams) error {
-	_, err := q.db.Exec(ctx, wantSync, arg.Peer, arg.Accepting)
-	return err
+func (q *Queries) WantSync(ctx context.Context, arg WantSyncParams) (int64, error) {
+	row := q.db.QueryRow(ctx, wantSync, arg.Peer, arg.Accepting)
+	var wanted int64
+	err := row.Scan(&wanted)
+	return wanted, err
 }
 
 const wantSyncs = `-- name: WantSyncs :many

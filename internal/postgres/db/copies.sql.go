@@ -133,14 +133,15 @@ func (q *Queries) CopiesNow(ctx context.Context, arg CopiesNowParams) ([]Copy, e
 }
 
 const countCopies = `-- name: CountCopies :one
-SELECT count(*) FROM copies WHERE owner = $1
+SELECT ((SELECT count(*) FROM copies c WHERE c.owner = $1)
+     + (SELECT count(*) FROM objects o WHERE o.kind IN ('organization', 'project', 'service', 'template') AND o.syncing ->> 'owningRegion' = $1))::bigint AS kept
 `
 
 func (q *Queries) CountCopies(ctx context.Context, owner string) (int64, error) {
 	row := q.db.QueryRow(ctx, countCopies, owner)
-	var count int64
-	err := row.Scan(&count)
-	return count, err
+	var kept int64
+	err := row.Scan(&kept)
+	return kept, err
 }
 
 const dropCopies = `-- name: DropCopies :exec
@@ -282,7 +283,8 @@ func (q *Queries) ForgetPeer(ctx context.Context, peer string) error {
 }
 
 const holdStream = `-- name: HoldStream :one
-SELECT peer, claim, run, position, began, applied, seen_at, current_at FROM region_streams WHERE peer = $1 AND claim = $2 FOR UPDATE
+SELECT s.peer, s.claim, s.run, s.position, s.began, s.applied, s.seen_at, s.current_at, EXISTS (SELECT FROM quarantine q WHERE q.peer = s.peer AND q.waiting IS NOT NULL) AS waits
+FROM region_streams s WHERE s.peer = $1 AND s.claim = $2 FOR UPDATE OF s
 `
 
 type HoldStreamParams struct {
@@ -290,9 +292,21 @@ type HoldStreamParams struct {
 	Claim int64
 }
 
-func (q *Queries) HoldStream(ctx context.Context, arg HoldStreamParams) (RegionStream, error) {
+type HoldStreamRow struct {
+	Peer      string
+	Claim     int64
+	Run       string
+	Position  string
+	Began     string
+	Applied   int64
+	SeenAt    time.Time
+	CurrentAt *time.Time
+	Waits     bool
+}
+
+func (q *Queries) HoldStream(ctx context.Context, arg HoldStreamParams) (HoldStreamRow, error) {
 	row := q.db.QueryRow(ctx, holdStream, arg.Peer, arg.Claim)
-	var i RegionStream
+	var i HoldStreamRow
 	err := row.Scan(
 		&i.Peer,
 		&i.Claim,
@@ -302,6 +316,7 @@ func (q *Queries) HoldStream(ctx context.Context, arg HoldStreamParams) (RegionS
 		&i.Applied,
 		&i.SeenAt,
 		&i.CurrentAt,
+		&i.Waits,
 	)
 	return i, err
 }
@@ -482,15 +497,15 @@ func (q *Queries) PutMarkers(ctx context.Context, rows json.RawMessage) error {
 }
 
 const putQuarantine = `-- name: PutQuarantine :exec
-INSERT INTO quarantine (peer, region, kind, scope, name, reason, owner_epoch, number)
-SELECT DISTINCT ON (k.kind, k.scope, k.name, k.region) $1, k.region, k.kind, k.scope, k.name, k.reason, k.owner_epoch, k.number
+INSERT INTO quarantine (peer, region, kind, scope, name, reason, owner_epoch, number, waiting)
+SELECT DISTINCT ON (k.kind, k.scope, k.name, k.region) $1, k.region, k.kind, k.scope, k.name, k.reason, k.owner_epoch, k.number, nullif(k.waiting, '')::jsonb
 FROM (SELECT unnest($2::text[]) AS region, unnest($3::text[]) AS kind, unnest($4::text[]) AS scope, unnest($5::text[]) AS name,
-      unnest($6::text[]) AS reason, unnest($7::bigint[]) AS owner_epoch, unnest($8::bigint[]) AS number) k
-WHERE (SELECT count(*) FROM quarantine c WHERE c.peer = $1) < $9::bigint
+      unnest($6::text[]) AS reason, unnest($7::bigint[]) AS owner_epoch, unnest($8::bigint[]) AS number, unnest($9::text[]) AS waiting) k
+WHERE (SELECT count(*) FROM quarantine c WHERE c.peer = $1) < $10::bigint
    OR EXISTS (SELECT FROM quarantine c WHERE c.peer = $1 AND c.kind = k.kind AND c.scope = k.scope AND c.name = k.name AND c.region = k.region)
 ORDER BY k.kind, k.scope, k.name, k.region, k.owner_epoch DESC, k.number DESC
 ON CONFLICT (peer, kind, scope, name, region) DO UPDATE SET
-    reason = excluded.reason, owner_epoch = excluded.owner_epoch, number = excluded.number, at = now()
+    reason = excluded.reason, owner_epoch = excluded.owner_epoch, number = excluded.number, waiting = excluded.waiting, at = now()
 `
 
 type PutQuarantineParams struct {
@@ -502,6 +517,7 @@ type PutQuarantineParams struct {
 	Reasons     []string
 	OwnerEpochs []int64
 	Numbers     []int64
+	Waiting     []string
 	Most        int64
 }
 
@@ -515,13 +531,14 @@ func (q *Queries) PutQuarantine(ctx context.Context, arg PutQuarantineParams) er
 		arg.Reasons,
 		arg.OwnerEpochs,
 		arg.Numbers,
+		arg.Waiting,
 		arg.Most,
 	)
 	return err
 }
 
 const quarantined = `-- name: Quarantined :many
-SELECT peer, region, kind, scope, name, reason, owner_epoch, number, at FROM quarantine WHERE peer = $1 AND (kind, scope, name, region) > ($2::text, $3::text, $4::text, $5::text)
+SELECT peer, region, kind, scope, name, reason, owner_epoch, number, at, waiting FROM quarantine WHERE peer = $1 AND (kind, scope, name, region) > ($2::text, $3::text, $4::text, $5::text)
 ORDER BY kind, scope, name, region LIMIT $6
 `
 
@@ -560,6 +577,7 @@ func (q *Queries) Quarantined(ctx context.Context, arg QuarantinedParams) ([]Qua
 			&i.OwnerEpoch,
 			&i.Number,
 			&i.At,
+			&i.Waiting,
 		); err != nil {
 			return nil, err
 		}

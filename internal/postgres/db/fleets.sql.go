@@ -220,7 +220,7 @@ JOIN LATERAL (
       AND y.state = $5
       AND ($5::text <> 'waiting' OR y.retried OR NOT r.retrying)
     ORDER BY y.name LIMIT $6) t ON true
-LEFT JOIN LATERAL (SELECT z.uid, z.kind, z.api_version, z.project, z.scope, z.name, z.labels, z.generation, z.resource_version, z.spec, z.syncing, z.owner_epoch, z.created_by, z.created_at, z.updated_at, z.deleting_since, z.service, z.refreshed FROM objects z WHERE z.kind = 'instance' AND z.scope = t.site AND z.name = t.name OFFSET 0) o ON true
+LEFT JOIN LATERAL (SELECT z.uid, z.kind, z.api_version, z.project, z.scope, z.name, z.labels, z.generation, z.resource_version, z.spec, z.syncing, z.owner_epoch, z.created_by, z.created_at, z.updated_at, z.deleting_since, z.service, z.refreshed, z.owner_number FROM objects z WHERE z.kind = 'instance' AND z.scope = t.site AND z.name = t.name OFFSET 0) o ON true
 LEFT JOIN LATERAL (SELECT z.desired_revision FROM subjects z WHERE t.undoes > 0 AND z.site = t.site AND z.name = t.name OFFSET 0) s ON true
 LEFT JOIN LATERAL (SELECT z.site, z.name, z.revision, z.era, z.action, z.content_kind, z.body_hash, z.size, z.run, z.run_hash, z.enabled, z.durability, z.generation, z.spec, z.created_by, z.reason, z.created_at FROM revisions z WHERE t.restores > 0 AND z.site = t.site AND z.name = t.name AND z.revision = t.restores OFFSET 0) b ON true
 ORDER BY t.name

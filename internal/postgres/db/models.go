@@ -64,6 +64,15 @@ type BodyProject struct {
 	Hash    []byte
 }
 
+type ClaimComparison struct {
+	Region string
+	Kind   string
+	Name   string
+	Epoch  int64
+	Peer   string
+	Wanted int64
+}
+
 type CollectionPlace struct {
 	Kind string
 	Site string
@@ -357,10 +366,12 @@ type FleetWafe struct {
 }
 
 type Holder struct {
-	Kind    string
-	Name    string
-	Project string
-	Spec    json.RawMessage
+	Kind       string
+	Name       string
+	Project    string
+	Spec       json.RawMessage
+	Owner      interface{}
+	OwnerEpoch int64
 }
 
 type Idempotency struct {
@@ -507,6 +518,7 @@ type Object struct {
 	DeletingSince   *time.Time
 	Service         string
 	Refreshed       int64
+	OwnerNumber     int64
 }
 
 type ObjectReference struct {
@@ -656,6 +668,7 @@ type Quarantine struct {
 	OwnerEpoch int64
 	Number     int64
 	At         time.Time
+	Waiting    json.RawMessage
 }
 
 type Reconcile struct {
@@ -743,6 +756,14 @@ type RegionSync struct {
 	MovedAt     *time.Time
 	EndedAt     *time.Time
 	CompletedAt *time.Time
+}
+
+type Renounced struct {
+	Region string
+	Kind   string
+	Name   string
+	Epoch  int64
+	At     time.Time
 }
 
 type Replica struct {

@@ -173,7 +173,7 @@ func (q *Queries) GetIdempotency(ctx context.Context, arg GetIdempotencyParams) 
 }
 
 const getObject = `-- name: GetObject :one
-SELECT uid, kind, api_version, project, scope, name, labels, generation, resource_version, spec, syncing, owner_epoch, created_by, created_at, updated_at, deleting_since, service, refreshed FROM objects WHERE kind = $1 AND scope = $2 AND name = $3
+SELECT uid, kind, api_version, project, scope, name, labels, generation, resource_version, spec, syncing, owner_epoch, created_by, created_at, updated_at, deleting_since, service, refreshed, owner_number FROM objects WHERE kind = $1 AND scope = $2 AND name = $3
 `
 
 type GetObjectParams struct {
@@ -204,6 +204,7 @@ func (q *Queries) GetObject(ctx context.Context, arg GetObjectParams) (Object, e
 		&i.DeletingSince,
 		&i.Service,
 		&i.Refreshed,
+		&i.OwnerNumber,
 	)
 	return i, err
 }
@@ -252,7 +253,7 @@ func (q *Queries) InsertIdempotency(ctx context.Context, arg InsertIdempotencyPa
 const insertObject = `-- name: InsertObject :one
 INSERT INTO objects (kind, scope, name, project, service, labels, generation, resource_version, spec, syncing, created_by)
 VALUES ($1, $2, $3, $4, $5, $6, $7, 0, $8, $9, $10)
-RETURNING uid, kind, api_version, project, scope, name, labels, generation, resource_version, spec, syncing, owner_epoch, created_by, created_at, updated_at, deleting_since, service, refreshed
+RETURNING uid, kind, api_version, project, scope, name, labels, generation, resource_version, spec, syncing, owner_epoch, created_by, created_at, updated_at, deleting_since, service, refreshed, owner_number
 `
 
 type InsertObjectParams struct {
@@ -301,6 +302,7 @@ func (q *Queries) InsertObject(ctx context.Context, arg InsertObjectParams) (Obj
 		&i.DeletingSince,
 		&i.Service,
 		&i.Refreshed,
+		&i.OwnerNumber,
 	)
 	return i, err
 }
@@ -445,7 +447,7 @@ func (q *Queries) ListEventsNewestFirst(ctx context.Context, arg ListEventsNewes
 }
 
 const listObjects = `-- name: ListObjects :many
-SELECT uid, kind, api_version, project, scope, name, labels, generation, resource_version, spec, syncing, owner_epoch, created_by, created_at, updated_at, deleting_since, service, refreshed FROM objects
+SELECT uid, kind, api_version, project, scope, name, labels, generation, resource_version, spec, syncing, owner_epoch, created_by, created_at, updated_at, deleting_since, service, refreshed, owner_number FROM objects
 WHERE kind = $1 AND scope = $2 AND name > $3::text AND ($4::text = '' OR project = $4)
 ORDER BY name LIMIT $5
 `
@@ -492,6 +494,7 @@ func (q *Queries) ListObjects(ctx context.Context, arg ListObjectsParams) ([]Obj
 			&i.DeletingSince,
 			&i.Service,
 			&i.Refreshed,
+			&i.OwnerNumber,
 		); err != nil {
 			return nil, err
 		}
@@ -533,7 +536,7 @@ func (q *Queries) NewUID(ctx context.Context) (string, error) {
 }
 
 const objectsNow = `-- name: ObjectsNow :many
-SELECT o.uid, o.kind, o.api_version, o.project, o.scope, o.name, o.labels, o.generation, o.resource_version, o.spec, o.syncing, o.owner_epoch, o.created_by, o.created_at, o.updated_at, o.deleting_since, o.service, o.refreshed FROM (SELECT unnest($1::text[]) AS kind, unnest($2::text[]) AS scope, unnest($3::text[]) AS name) k
+SELECT o.uid, o.kind, o.api_version, o.project, o.scope, o.name, o.labels, o.generation, o.resource_version, o.spec, o.syncing, o.owner_epoch, o.created_by, o.created_at, o.updated_at, o.deleting_since, o.service, o.refreshed, o.owner_number FROM (SELECT unnest($1::text[]) AS kind, unnest($2::text[]) AS scope, unnest($3::text[]) AS name) k
 JOIN objects o ON o.kind = k.kind AND o.scope = k.scope AND o.name = k.name
 `
 
@@ -571,6 +574,7 @@ func (q *Queries) ObjectsNow(ctx context.Context, arg ObjectsNowParams) ([]Objec
 			&i.DeletingSince,
 			&i.Service,
 			&i.Refreshed,
+			&i.OwnerNumber,
 		); err != nil {
 			return nil, err
 		}
@@ -756,7 +760,7 @@ UPDATE objects
 SET uid = $1, labels = $2, generation = $3, spec = $4, syncing = $5,
     deleting_since = $6, updated_at = now()
 WHERE kind = $7 AND scope = $8 AND name = $9
-RETURNING uid, kind, api_version, project, scope, name, labels, generation, resource_version, spec, syncing, owner_epoch, created_by, created_at, updated_at, deleting_since, service, refreshed
+RETURNING uid, kind, api_version, project, scope, name, labels, generation, resource_version, spec, syncing, owner_epoch, created_by, created_at, updated_at, deleting_since, service, refreshed, owner_number
 `
 
 type UpdateObjectParams struct {
@@ -803,6 +807,7 @@ func (q *Queries) UpdateObject(ctx context.Context, arg UpdateObjectParams) (Obj
 		&i.DeletingSince,
 		&i.Service,
 		&i.Refreshed,
+		&i.OwnerNumber,
 	)
 	return i, err
 }
@@ -872,7 +877,7 @@ func (q *Queries) WaitingOutbox(ctx context.Context, arg WaitingOutboxParams) ([
 }
 
 const watchObjects = `-- name: WatchObjects :many
-SELECT uid, kind, api_version, project, scope, name, labels, generation, resource_version, spec, syncing, owner_epoch, created_by, created_at, updated_at, deleting_since, service, refreshed FROM objects
+SELECT uid, kind, api_version, project, scope, name, labels, generation, resource_version, spec, syncing, owner_epoch, created_by, created_at, updated_at, deleting_since, service, refreshed, owner_number FROM objects
 WHERE (kind, scope, name) > ($1::text, $2::text, $3::text)
   AND ($4::text = '' OR syncing -> 'regions' ? $4) AND ($5::text = '' OR project = $5)
 ORDER BY kind, scope, name LIMIT $6
@@ -923,6 +928,7 @@ func (q *Queries) WatchObjects(ctx context.Context, arg WatchObjectsParams) ([]O
 			&i.DeletingSince,
 			&i.Service,
 			&i.Refreshed,
+			&i.OwnerNumber,
 		); err != nil {
 			return nil, err
 		}

@@ -54,12 +54,21 @@ func (q *Queries) GetPolicyTurn(ctx context.Context, arg GetPolicyTurnParams) (P
 }
 
 const governedAfter = `-- name: GovernedAfter :many
-SELECT uid, kind, scope, name, service, syncing FROM objects
-WHERE project = $1 AND project <> 'default'
-  AND (service, kind, scope, name) > ($2::text, $3::text, $4::text, $5::text)
-  AND (NOT $6::boolean OR (service, kind, scope, name) <= ($7::text, $8::text, $9::text, $10::text))
-  AND ($11::text = '' OR service = $11)
-ORDER BY service, kind, scope, name LIMIT $12
+SELECT g.uid, g.kind, g.scope, g.name, g.service, g.syncing, g.region FROM (
+    (SELECT o.uid, o.kind, o.scope, o.name, o.service, o.syncing, ''::text AS region FROM objects o
+     WHERE o.project = $1 AND o.project <> 'default'
+       AND (o.service, o.kind, o.scope, o.name) > ($2::text, $3::text, $4::text, $5::text)
+       AND (NOT $6::boolean OR (o.service, o.kind, o.scope, o.name) <= ($7::text, $8::text, $9::text, $10::text))
+       AND ($11::text = '' OR o.service = $11)
+     ORDER BY o.service, o.kind, o.scope, o.name LIMIT $12)
+    UNION ALL
+    (SELECT c.uid, c.kind, c.scope, c.name, c.service, c.syncing, c.region FROM copies c
+     WHERE c.project = $1 AND c.kind IN ('organization', 'project', 'service', 'template')
+       AND (c.service, c.kind, c.scope, c.name) > ($2::text, $3::text, $4::text, $5::text)
+       AND (NOT $6::boolean OR (c.service, c.kind, c.scope, c.name) <= ($7::text, $8::text, $9::text, $10::text))
+       AND ($11::text = '' OR c.service = $11)
+     ORDER BY c.service, c.kind, c.scope, c.name FETCH FIRST ($12) ROWS WITH TIES)
+) g ORDER BY g.service, g.kind, g.scope, g.name FETCH FIRST ($12) ROWS WITH TIES
 `
 
 type GovernedAfterParams struct {
@@ -84,8 +93,10 @@ type GovernedAfterRow struct {
 	Name    string
 	Service string
 	Syncing json.RawMessage
+	Region  string
 }
 
+// Objects of this region, and shared ones of others. Names of several regions may be equal: a page ends with all of a name.
 func (q *Queries) GovernedAfter(ctx context.Context, arg GovernedAfterParams) ([]GovernedAfterRow, error) {
 	rows, err := q.db.Query(ctx, governedAfter,
 		arg.Project,
@@ -115,6 +126,7 @@ func (q *Queries) GovernedAfter(ctx context.Context, arg GovernedAfterParams) ([
 			&i.Name,
 			&i.Service,
 			&i.Syncing,
+			&i.Region,
 		); err != nil {
 			return nil, err
 		}
@@ -197,9 +209,9 @@ func (q *Queries) ProjectUnder(ctx context.Context, arg ProjectUnderParams) (str
 }
 
 const readHolders = `-- name: ReadHolders :many
-SELECT o.kind, o.name, o.project, o.spec
+SELECT o.kind, o.name, o.project, o.spec, o.owner::text AS owner, o.owner_epoch
 FROM (SELECT unnest($1::text[]) AS kind, unnest($2::text[]) AS name) k
-JOIN LATERAL (SELECT x.kind, x.name, x.project, x.spec FROM holders x WHERE x.kind = k.kind AND x.name = k.name OFFSET 0) o ON true
+JOIN LATERAL (SELECT x.kind, x.name, x.project, x.spec, x.owner, x.owner_epoch FROM holders x WHERE x.kind = k.kind AND x.name = k.name OFFSET 0) o ON true
 `
 
 type ReadHoldersParams struct {
@@ -207,21 +219,32 @@ type ReadHoldersParams struct {
 	Names []string
 }
 
+type ReadHoldersRow struct {
+	Kind       string
+	Name       string
+	Project    string
+	Spec       json.RawMessage
+	Owner      string
+	OwnerEpoch int64
+}
+
 // What governs other objects, of those that there are.
-func (q *Queries) ReadHolders(ctx context.Context, arg ReadHoldersParams) ([]Holder, error) {
+func (q *Queries) ReadHolders(ctx context.Context, arg ReadHoldersParams) ([]ReadHoldersRow, error) {
 	rows, err := q.db.Query(ctx, readHolders, arg.Kinds, arg.Names)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []Holder
+	var items []ReadHoldersRow
 	for rows.Next() {
-		var i Holder
+		var i ReadHoldersRow
 		if err := rows.Scan(
 			&i.Kind,
 			&i.Name,
 			&i.Project,
 			&i.Spec,
+			&i.Owner,
+			&i.OwnerEpoch,
 		); err != nil {
 			return nil, err
 		}
@@ -242,7 +265,7 @@ appended AS (
            o.declared || jsonb_build_object('syncing', k.before), o.declared || jsonb_build_object('syncing', k.after)
     FROM region r CROSS JOIN k
     JOIN LATERAL (
-        SELECT x.uid, x.kind, x.api_version, x.project, x.scope, x.name, x.labels, x.generation, x.resource_version, x.spec, x.syncing, x.owner_epoch, x.created_by, x.created_at, x.updated_at, x.deleting_since, x.service, x.refreshed, jsonb_build_object('spec', x.spec, 'ownerEpoch', x.owner_epoch)
+        SELECT x.uid, x.kind, x.api_version, x.project, x.scope, x.name, x.labels, x.generation, x.resource_version, x.spec, x.syncing, x.owner_epoch, x.created_by, x.created_at, x.updated_at, x.deleting_since, x.service, x.refreshed, x.owner_number, jsonb_build_object('spec', x.spec, 'ownerEpoch', x.owner_epoch)
                || CASE WHEN x.labels IN ('{}', 'null') THEN '{}' ELSE jsonb_build_object('labels', x.labels) END AS declared
         FROM objects x WHERE x.uid = k.uid AND x.syncing = k.before OFFSET 0) o ON true
     RETURNING uid, seq, before -> 'syncing' AS was, after -> 'syncing' AS is_now)
@@ -321,7 +344,7 @@ func (q *Queries) UsesOfService(ctx context.Context, arg UsesOfServiceParams) ([
 const wantPolicyTurn = `-- name: WantPolicyTurn :exec
 INSERT INTO policy_turns AS t (kind, name, generation) VALUES ($1, $2, $3)
 ON CONFLICT (kind, name) DO UPDATE SET
-    generation = excluded.generation, wanted = t.wanted + 1, ended_at = NULL,
+    generation = CASE WHEN excluded.generation = 0 THEN t.generation ELSE excluded.generation END, wanted = t.wanted + 1, ended_at = NULL,
     at = CASE WHEN t.ended_at IS NULL THEN t.at ELSE '{}' END,
     began = CASE WHEN t.ended_at IS NOT NULL THEN '{}' WHEN $4::boolean THEN t.at ELSE t.began END,
     wrapped = t.wrapped AND t.ended_at IS NULL AND NOT $4,

@@ -24,9 +24,9 @@ func PinCompositions(ctx context.Context, q *db.Queries, _ postgres.Write, spec 
 }
 
 // TemplateWritten keeps a template's generation for the specs that pin it.
-func TemplateWritten(ctx context.Context, q *db.Queries, w postgres.Write, _ fleet.TemplateSpec, out postgres.Written) error {
+func TemplateWritten(ctx context.Context, q *db.Queries, _ postgres.Write, _ fleet.TemplateSpec, out postgres.Written) error {
 	return postgres.Failed("keep the template's generation", q.InsertTemplateGeneration(ctx, db.InsertTemplateGenerationParams{
-		Name: w.Key.Name, Generation: out.After.Generation, Spec: out.After.Spec,
+		Name: string(fleet.TemplateNameOf(*out.After)), Generation: out.After.Generation, Spec: out.After.Spec,
 	}))
 }
 

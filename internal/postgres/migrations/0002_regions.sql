@@ -85,8 +85,10 @@ CREATE TABLE quarantine (
     owner_epoch bigint NOT NULL,
     number      bigint NOT NULL,
     at     timestamptz NOT NULL DEFAULT now(),
+    waiting jsonb, -- the change, if it waits for a newer policy
     PRIMARY KEY (peer, kind, scope, name, region)
 );
+CREATE INDEX quarantine_waiting ON quarantine (peer) WHERE waiting IS NOT NULL;
 
 -- A newer state of a copy that waits for the template generations and bodies that it names. At most one for an object.
 CREATE TABLE copies_waiting (
@@ -156,6 +158,8 @@ CREATE TABLE lost_writes (
 ALTER TABLE objects ADD COLUMN service text NOT NULL DEFAULT '';
 -- The number of the event that last changed who has the object, and nothing that a person declares.
 ALTER TABLE objects ADD COLUMN refreshed bigint NOT NULL DEFAULT 0;
+-- The number that the owner gave to the state of an object that another region owns, 0 for an object of this region.
+ALTER TABLE objects ADD COLUMN owner_number bigint NOT NULL DEFAULT 0;
 -- What a policy holder governs, in the order in which a policy is applied. No write of a spec changes these columns, and
 -- nothing of the project default is governed.
 CREATE INDEX objects_governed ON objects (project, service, kind, scope, name) WHERE project <> 'default';
@@ -218,11 +222,36 @@ CREATE TABLE region_invitations (
 );
 CREATE INDEX region_invitations_newest ON region_invitations (created_at DESC, id DESC);
 
+-- Shared objects that another region created, in the order in which a policy is applied.
+CREATE INDEX copies_governed ON copies (project, service, kind, scope, name) WHERE kind IN ('organization', 'project', 'service', 'template');
+
+-- The highest epoch of each holder that this region promised not to claim (docs/policy.md). region created the holder.
+CREATE TABLE renounced (
+    region text        NOT NULL,
+    kind   text        NOT NULL,
+    name   text        NOT NULL,
+    epoch  bigint      NOT NULL,
+    at     timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (kind, name, region)
+);
+
+-- The comparison with the old owner that each claim of a holder waits for: the first that begins after its fence arrived.
+CREATE TABLE claim_comparisons (
+    region text   NOT NULL,
+    kind   text   NOT NULL,
+    name   text   NOT NULL,
+    epoch  bigint NOT NULL,
+    peer   text   NOT NULL,
+    wanted bigint NOT NULL,
+    PRIMARY KEY (kind, name, region)
+);
+
 -- What governs other objects: those of this region, and copies whose name means only one.
 CREATE VIEW holders AS
-SELECT o.kind, o.name, o.project, o.spec FROM objects o WHERE o.kind IN ('organization', 'project', 'service') AND o.scope = ''
+SELECT o.kind, o.name, o.project, o.spec, o.syncing ->> 'owningRegion' AS owner, o.owner_epoch
+FROM objects o WHERE o.kind IN ('organization', 'project', 'service') AND o.scope = ''
 UNION ALL
-SELECT c.kind, c.name, c.project, c.spec FROM copies c
+SELECT c.kind, c.name, c.project, c.spec, c.owner, c.owner_epoch FROM copies c
 WHERE c.kind IN ('organization', 'project', 'service') AND c.scope = ''
   AND NOT EXISTS (SELECT FROM objects o WHERE o.kind = c.kind AND o.scope = '' AND o.name = c.name)
   AND NOT EXISTS (SELECT FROM copies d WHERE d.kind = c.kind AND d.scope = '' AND d.name = c.name AND d.region <> c.region);
@@ -238,7 +267,7 @@ $$;
 -- Every object that regions share as the table of copies has it, with the region that owns it.
 CREATE VIEW shared AS
 SELECT (SELECT r.name FROM region r) AS region, o.kind, o.scope, o.name, o.syncing ->> 'owningRegion' AS owner, o.owner_epoch,
-    greatest(o.resource_version, o.refreshed) AS number, o.uid, o.project, o.service,
+    CASE WHEN o.owner_number > 0 THEN o.owner_number ELSE greatest(o.resource_version, o.refreshed) END AS number, o.uid, o.project, o.service,
     CASE WHEN o.labels = 'null' THEN '{}' ELSE o.labels END AS labels, o.generation, o.spec, o.syncing, o.created_by, o.created_at, o.updated_at,
     o.deleting_since, o.resource_version AS event
 FROM objects o

@@ -37,7 +37,7 @@ func organized(ctx context.Context, q *db.Queries, organization string) error {
 	if err := postgres.Lock(ctx, q, nil, key); err != nil {
 		return err
 	}
-	o, err := postgres.Find(ctx, q, key)
+	o, err := postgres.FindHere(ctx, q, key)
 	if err == nil && o == nil {
 		err = fleet.NoPlace(key, "/organization")
 	}

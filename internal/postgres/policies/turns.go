@@ -50,10 +50,14 @@ func (s *Store) AskPolicy(ctx context.Context, in PolicyRequest) (postgres.Opera
 // everywhere, and a page takes none of them alone.
 func (s *Store) ApplyPolicyPage(ctx context.Context, v fleet.PolicyVisit) (fleet.PolicyTurn, error) {
 	done, refreshed := map[fleet.ObjectKey]bool{}, int64(0)
+	moving, err := s.handOver(ctx, v)
+	if err != nil {
+		return fleet.PolicyTurn{}, err
+	}
 	for {
 		p := &page{}
 		err := s.Tx(ctx, "apply the policy of "+v.Holder().String(), func(q *db.Queries) error {
-			p = &page{s: s, q: q, visit: v, above: done, refreshed: refreshed}
+			p = &page{s: s, q: q, visit: v, moving: moving, above: done, refreshed: refreshed}
 			return p.apply(ctx)
 		})
 		if err != nil || len(p.holders) == 0 {
@@ -69,18 +73,30 @@ func (s *Store) ApplyPolicyPage(ctx context.Context, v fleet.PolicyVisit) (fleet
 	}
 }
 
-// refreshHolder refreshes the syncing of one policy holder, as a write of it would.
+// refreshHolder refreshes the policy holders of a name, as a write of them would.
 func (s *Store) refreshHolder(ctx context.Context, key fleet.ObjectKey) (refreshed int64, err error) {
 	err = s.Tx(ctx, "refresh "+key.String(), func(q *db.Queries) error {
 		refreshed = 0
 		if err := postgres.Lock(ctx, q, []fleet.ObjectKey{key}); err != nil {
 			return err
 		}
-		o, err := postgres.Find(ctx, q, key)
-		if err != nil || o == nil {
+		all, err := s.named(ctx, q, key)
+		if err != nil {
 			return err
 		}
-		refreshed, err = s.refresh(ctx, q, []*fleet.Object{o})
+		var own, others []*fleet.Object
+		for _, o := range all {
+			if o.Region == "" && o.CheckOwner(s.Region) == nil {
+				own = append(own, o)
+				continue
+			}
+			others = append(others, o)
+		}
+		if refreshed, err = s.refresh(ctx, q, own); err != nil {
+			return err
+		}
+		n, err := s.refreshShared(ctx, q, others)
+		refreshed += n
 		return err
 	})
 	return refreshed, err
@@ -128,6 +144,8 @@ type page struct {
 	s     *Store
 	q     *db.Queries
 	visit fleet.PolicyVisit
+	// moving is what the holder waits for, nil if nothing.
+	moving *fleet.HandOver
 
 	row                db.PolicyTurn
 	at, began          place
@@ -139,7 +157,7 @@ type page struct {
 
 func (p *page) turn() fleet.PolicyTurn {
 	return fleet.PolicyTurn{
-		Generation: p.row.Generation, At: strings.Trim(strings.Join(p.at.columns(), "/"), "/"), Done: p.done,
+		Generation: p.row.Generation, At: strings.Trim(strings.Join(p.at.columns(), "/"), "/"), Done: p.done && p.moving == nil, Waits: p.done && p.moving != nil, HandOver: p.moving,
 		Visited: p.row.Visited + p.visited, Refreshed: p.row.Refreshed + p.refreshed,
 	}
 }
@@ -176,11 +194,17 @@ func (p *page) apply(ctx context.Context) error {
 	return nil
 }
 
-// end ends what was asked, and takes the outbox row.
+// end ends what was asked, and takes the outbox row; a hand-over that is under way keeps both.
 func (p *page) end(ctx context.Context, e postgres.Ending) error {
 	p.done = true
 	subject := fleet.PolicySubject(p.visit.Holder())
-	if err := postgres.EndOperations(ctx, p.q, subject, e); err != nil {
+	if e.State == fleet.OperationSucceeded {
+		e.Kind = fleet.OperationApplyPolicy
+	}
+	if err := postgres.EndOperations(ctx, p.q, subject, e); err != nil || p.moving != nil {
+		return err
+	}
+	if err := p.endHandOver(ctx, subject); err != nil {
 		return err
 	}
 	return postgres.Failed("take the outbox", p.q.TakeOutbox(ctx, []string{subject}))
@@ -217,7 +241,7 @@ func (p *page) visitPage(ctx context.Context) error {
 		return err
 	}
 	p.visited = int64(len(keys))
-	if len(keys) == pageSize {
+	if len(keys) >= pageSize {
 		last := keys[len(keys)-1]
 		p.at = place{project, last.Service, last.Kind, last.Scope, last.Name}
 		return nil
@@ -293,26 +317,43 @@ func (p *page) keys(ctx context.Context, project string) ([]db.GovernedAfterRow,
 func (p *page) refresh(ctx context.Context, project string, rows []db.GovernedAfterRow) error {
 	locks := make(map[int64]bool, len(rows))
 	objects := make([]*fleet.Object, 0, len(rows))
+	var others []fleet.CopyKey
 	for _, r := range rows {
 		key := fleet.ObjectKey{Kind: fleet.ObjectKind(r.Kind), Scope: r.Scope, Name: r.Name}
+		o := &fleet.Object{ObjectKey: key, UID: r.Uid, Project: fleet.ProjectName(project), Service: r.Service, Syncing: r.Syncing}
 		switch {
-		case !key.Kind.Declared().Holder:
+		case key.Kind.Declared().Holder:
+			if !p.above[key] && !slices.Contains(p.holders, key) {
+				p.holders = append(p.holders, key)
+			}
+		case r.Region != "" || key.Kind.Declared().Shared && o.CheckOwner(p.s.Region) != nil:
 			locks[postgres.LockID(key)] = false
-			objects = append(objects, &fleet.Object{ObjectKey: key, UID: r.Uid, Project: fleet.ProjectName(project), Service: r.Service, Syncing: r.Syncing})
-		case !p.above[key]:
-			p.holders = append(p.holders, key)
+			others = append(others, fleet.CopyKey{Region: fleet.RegionName(r.Region), ObjectKey: key})
+		default:
+			locks[postgres.LockID(key)] = false
+			objects = append(objects, o)
 		}
 	}
 	if len(p.holders) > 0 {
 		return postgres.ErrRollback
 	}
-	if len(objects) == 0 {
+	if len(locks) == 0 {
 		return nil
 	}
 	if err := postgres.LockKeys(ctx, p.q, locks); err != nil {
 		return err
 	}
-	n, err := p.s.refresh(ctx, p.q, objects)
+	if len(objects) > 0 {
+		n, err := p.s.refresh(ctx, p.q, objects)
+		if p.refreshed += n; err != nil {
+			return err
+		}
+	}
+	found, err := p.s.find(ctx, p.q, others)
+	if err != nil {
+		return err
+	}
+	n, err := p.s.refreshShared(ctx, p.q, found)
 	p.refreshed += n
 	return err
 }

@@ -57,9 +57,10 @@ SELECT r.era, (SELECT h.seq FROM feed_horizon h)::bigint AS kept, coalesce((SELE
     EXISTS (SELECT FROM eras e WHERE e.era = @era)::boolean AS era_ended
 FROM region r;
 
--- name: WantSync :exec
+-- name: WantSync :one
 INSERT INTO region_syncs AS s (peer, accepting) VALUES (@peer, @accepting)
-ON CONFLICT (peer) DO UPDATE SET wanted = s.wanted + 1, wanted_at = now(), accepting = s.accepting AND s.ended_at IS NULL OR excluded.accepting;
+ON CONFLICT (peer) DO UPDATE SET wanted = s.wanted + 1, wanted_at = now(), accepting = s.accepting AND s.ended_at IS NULL OR excluded.accepting
+RETURNING wanted;
 
 -- One is due when none was made for a while, or one was not begun by this server's start.
 -- name: WantSyncs :many
@@ -99,7 +100,7 @@ UPDATE region_syncs SET ended_at = now(), completed_at = started_at, accepting =
 
 -- What a comparison did not set aside again is settled.
 -- name: SettleQuarantine :execrows
-DELETE FROM quarantine q USING region_syncs s WHERE s.peer = @peer AND q.peer = s.peer AND q.at < s.started_at;
+DELETE FROM quarantine q USING region_syncs s WHERE s.peer = @peer AND q.peer = s.peer AND q.at < s.started_at AND q.waiting IS NULL;
 
 -- name: PutLost :exec
 INSERT INTO lost_writes (peer, region, kind, scope, name, owner_epoch, number, reason, object)

@@ -4,7 +4,8 @@ ON CONFLICT (peer) DO UPDATE SET run = excluded.run, claim = region_streams.clai
 RETURNING claim;
 
 -- name: HoldStream :one
-SELECT * FROM region_streams WHERE peer = @peer AND claim = @claim FOR UPDATE;
+SELECT s.*, EXISTS (SELECT FROM quarantine q WHERE q.peer = s.peer AND q.waiting IS NOT NULL) AS waits
+FROM region_streams s WHERE s.peer = @peer AND s.claim = @claim FOR UPDATE OF s;
 
 -- name: MoveStream :exec
 UPDATE region_streams
@@ -57,15 +58,15 @@ USING (SELECT unnest(@regions::text[]) AS region, unnest(@kinds::text[]) AS kind
 WHERE m.kind = k.kind AND m.scope = k.scope AND m.name = k.name AND m.region = k.region;
 
 -- name: PutQuarantine :exec
-INSERT INTO quarantine (peer, region, kind, scope, name, reason, owner_epoch, number)
-SELECT DISTINCT ON (k.kind, k.scope, k.name, k.region) @peer, k.region, k.kind, k.scope, k.name, k.reason, k.owner_epoch, k.number
+INSERT INTO quarantine (peer, region, kind, scope, name, reason, owner_epoch, number, waiting)
+SELECT DISTINCT ON (k.kind, k.scope, k.name, k.region) @peer, k.region, k.kind, k.scope, k.name, k.reason, k.owner_epoch, k.number, nullif(k.waiting, '')::jsonb
 FROM (SELECT unnest(@regions::text[]) AS region, unnest(@kinds::text[]) AS kind, unnest(@scopes::text[]) AS scope, unnest(@names::text[]) AS name,
-      unnest(@reasons::text[]) AS reason, unnest(@owner_epochs::bigint[]) AS owner_epoch, unnest(@numbers::bigint[]) AS number) k
+      unnest(@reasons::text[]) AS reason, unnest(@owner_epochs::bigint[]) AS owner_epoch, unnest(@numbers::bigint[]) AS number, unnest(@waiting::text[]) AS waiting) k
 WHERE (SELECT count(*) FROM quarantine c WHERE c.peer = @peer) < @most::bigint
    OR EXISTS (SELECT FROM quarantine c WHERE c.peer = @peer AND c.kind = k.kind AND c.scope = k.scope AND c.name = k.name AND c.region = k.region)
 ORDER BY k.kind, k.scope, k.name, k.region, k.owner_epoch DESC, k.number DESC
 ON CONFLICT (peer, kind, scope, name, region) DO UPDATE SET
-    reason = excluded.reason, owner_epoch = excluded.owner_epoch, number = excluded.number, at = now();
+    reason = excluded.reason, owner_epoch = excluded.owner_epoch, number = excluded.number, waiting = excluded.waiting, at = now();
 
 -- name: Quarantined :many
 SELECT * FROM quarantine WHERE peer = @peer AND (kind, scope, name, region) > (@kind::text, @scope::text, @name::text, @region::text)
@@ -92,7 +93,8 @@ WHERE (kind, scope, name, region) > (@after_kind::text, @after_scope::text, @aft
 ORDER BY kind, scope, name, region LIMIT @max_rows;
 
 -- name: CountCopies :one
-SELECT count(*) FROM copies WHERE owner = @owner;
+SELECT ((SELECT count(*) FROM copies c WHERE c.owner = @owner)
+     + (SELECT count(*) FROM objects o WHERE o.kind IN ('organization', 'project', 'service', 'template') AND o.syncing ->> 'owningRegion' = @owner))::bigint AS kept;
 
 -- name: DropQuarantine :exec
 DELETE FROM quarantine q

@@ -1,6 +1,6 @@
 -- What governs other objects, of those that there are.
 -- name: ReadHolders :many
-SELECT o.kind, o.name, o.project, o.spec
+SELECT o.kind, o.name, o.project, o.spec, o.owner::text AS owner, o.owner_epoch
 FROM (SELECT unnest(@kinds::text[]) AS kind, unnest(@names::text[]) AS name) k
 JOIN LATERAL (SELECT x.* FROM holders x WHERE x.kind = k.kind AND x.name = k.name OFFSET 0) o ON true;
 
@@ -25,7 +25,7 @@ UPDATE objects o SET syncing = a.is_now, refreshed = a.seq FROM appended a WHERE
 -- name: WantPolicyTurn :exec
 INSERT INTO policy_turns AS t (kind, name, generation) VALUES (@kind, @name, @generation)
 ON CONFLICT (kind, name) DO UPDATE SET
-    generation = excluded.generation, wanted = t.wanted + 1, ended_at = NULL,
+    generation = CASE WHEN excluded.generation = 0 THEN t.generation ELSE excluded.generation END, wanted = t.wanted + 1, ended_at = NULL,
     at = CASE WHEN t.ended_at IS NULL THEN t.at ELSE '{}' END,
     began = CASE WHEN t.ended_at IS NOT NULL THEN '{}' WHEN @restart::boolean THEN t.at ELSE t.began END,
     wrapped = t.wrapped AND t.ended_at IS NULL AND NOT @restart,
@@ -56,13 +56,23 @@ ORDER BY name LIMIT 1;
 -- name: PlanInOrder :exec
 SELECT set_config('enable_sort', 'off', true);
 
+-- Objects of this region, and shared ones of others. Names of several regions may be equal: a page ends with all of a name.
 -- name: GovernedAfter :many
-SELECT uid, kind, scope, name, service, syncing FROM objects
-WHERE project = @project AND project <> 'default'
-  AND (service, kind, scope, name) > (@service::text, @kind::text, @scope::text, @name::text)
-  AND (NOT @bounded::boolean OR (service, kind, scope, name) <= (@until_service::text, @until_kind::text, @until_scope::text, @until_name::text))
-  AND (@within::text = '' OR service = @within)
-ORDER BY service, kind, scope, name LIMIT @max_rows;
+SELECT g.uid, g.kind, g.scope, g.name, g.service, g.syncing, g.region FROM (
+    (SELECT o.uid, o.kind, o.scope, o.name, o.service, o.syncing, ''::text AS region FROM objects o
+     WHERE o.project = @project AND o.project <> 'default'
+       AND (o.service, o.kind, o.scope, o.name) > (@service::text, @kind::text, @scope::text, @name::text)
+       AND (NOT @bounded::boolean OR (o.service, o.kind, o.scope, o.name) <= (@until_service::text, @until_kind::text, @until_scope::text, @until_name::text))
+       AND (@within::text = '' OR o.service = @within)
+     ORDER BY o.service, o.kind, o.scope, o.name LIMIT @max_rows)
+    UNION ALL
+    (SELECT c.uid, c.kind, c.scope, c.name, c.service, c.syncing, c.region FROM copies c
+     WHERE c.project = @project AND c.kind IN ('organization', 'project', 'service', 'template')
+       AND (c.service, c.kind, c.scope, c.name) > (@service::text, @kind::text, @scope::text, @name::text)
+       AND (NOT @bounded::boolean OR (c.service, c.kind, c.scope, c.name) <= (@until_service::text, @until_kind::text, @until_scope::text, @until_name::text))
+       AND (@within::text = '' OR c.service = @within)
+     ORDER BY c.service, c.kind, c.scope, c.name FETCH FIRST (@max_rows) ROWS WITH TIES)
+) g ORDER BY g.service, g.kind, g.scope, g.name FETCH FIRST (@max_rows) ROWS WITH TIES;
 
 -- What still names a service, by kind.
 -- name: UsesOfService :many

@@ -1,0 +1,269 @@
+package copies
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+
+	"github.com/holdfast-io/holdfast/internal/decide"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/db"
+)
+
+// maxWaiting is the largest change that is kept until a newer policy proves it, in bytes.
+const maxWaiting = 1 << 20
+
+// waiting is the change as it is kept, "" if it does not wait.
+func (r refusal) waiting() string {
+	if r.rule != decide.UnprovenOwner {
+		return ""
+	}
+	b, err := json.Marshal(r.CopyChange)
+	if err != nil || len(b) > maxWaiting {
+		return "" // its owner sends it again when it changes
+	}
+	return string(b)
+}
+
+// waiting reads the earlier changes of the peer that wait for a newer policy.
+func (a *applying) waiting(ctx context.Context) ([]fleet.CopyChange, error) {
+	if !a.waits {
+		return nil, nil
+	}
+	rows, err := a.q.WaitingChanges(ctx, string(a.peer))
+	if err != nil {
+		return nil, postgres.Failed("read what was set aside", err)
+	}
+	out := make([]fleet.CopyChange, 0, len(rows))
+	for _, r := range rows {
+		var c fleet.CopyChange
+		if json.Unmarshal(r, &c) == nil { // of an older build
+			out = append(out, c)
+		}
+	}
+	return out, nil
+}
+
+// lockShared takes the locks of shared objects below holders: their owner may change, and two peers may send them.
+func (a *applying) lockShared(ctx context.Context, changes []fleet.CopyChange) error {
+	ids := map[int64]bool{}
+	for _, c := range changes {
+		if row := c.Key.Kind.Declared(); row.Shared && !row.Holder {
+			ids[postgres.LockID(c.Key.ObjectKey)] = false
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	return postgres.LockKeys(ctx, a.q, ids)
+}
+
+// byLevel puts the holders of a set first, so that their policies prove who owns the rest.
+func byLevel(changes []fleet.CopyChange) (out [][]fleet.CopyChange) {
+	rest := changes
+	for _, level := range []fleet.ObjectKind{fleet.KindOrganization, fleet.KindProject, fleet.KindService} {
+		of := func(c fleet.CopyChange) bool { return c.Key.Kind == level }
+		if slices.ContainsFunc(rest, of) {
+			out = append(out, slices.DeleteFunc(slices.Clone(rest), func(c fleet.CopyChange) bool { return !of(c) }))
+			rest = slices.DeleteFunc(slices.Clone(rest), of)
+		}
+	}
+	if len(rest) > 0 {
+		out = append(out, rest)
+	}
+	return out
+}
+
+// readOwn adds objects that this region created.
+func (a *applying) readOwn(ctx context.Context, changes []fleet.CopyChange) error {
+	var p db.ObjectsNowParams
+	for _, c := range changes {
+		if c.Key.Region == a.self && c.Key.Kind.Declared().Shared {
+			p.Kinds, p.Scopes, p.Names = append(p.Kinds, string(c.Key.Kind)), append(p.Scopes, c.Key.Scope), append(p.Names, c.Key.Name)
+		}
+	}
+	if len(p.Kinds) == 0 {
+		return nil
+	}
+	rows, err := a.q.ObjectsNow(ctx, p)
+	if err != nil {
+		return postgres.Failed("read objects", err)
+	}
+	for _, r := range rows {
+		o := postgres.ObjectOf(r)
+		key := fleet.CopyKey{Region: a.self, ObjectKey: o.ObjectKey}
+		a.copies[key] = o
+		a.held[key] = decide.HeldCopy{Known: true, Owner: fleet.RegionName(o.SyncingNow().OwningRegion), Version: o.Version}
+	}
+	return nil
+}
+
+// prove reads the policies over objects whose owner is to change.
+func (a *applying) prove(ctx context.Context, changes []fleet.CopyChange) error {
+	for _, c := range changes {
+		held := a.held[c.Key]
+		if !c.Key.Kind.Declared().Shared || held.Known && held.Owner == a.peer || !held.Known && c.Key.Region == a.peer {
+			continue
+		}
+		o, known := a.copies[c.Key]
+		if !known && c.Object != nil {
+			o = *c.Object
+		}
+		if o.Kind == "" {
+			continue // it is gone, and was not here
+		}
+		if o.Region = c.Key.Region; o.Region == a.self {
+			o.Region = ""
+		}
+		over, err := a.s.PolicyOver(ctx, a.q, &o, known)
+		if err != nil {
+			return err
+		}
+		held.Over = &over
+		a.held[c.Key] = held
+	}
+	return nil
+}
+
+func (a *applying) own(c fleet.CopyChange) bool { return c.Key.Region == a.self }
+
+func (a *applying) notOwn(changes []fleet.CopyChange) []fleet.CopyChange {
+	return slices.DeleteFunc(slices.Clone(changes), a.own)
+}
+
+func (a *applying) actor() string { return "region:" + string(a.peer) }
+
+// writeOwn writes objects that this region created as the peer that owns them has them.
+func (a *applying) writeOwn(ctx context.Context, changes []fleet.CopyChange) error {
+	var writes []postgres.SharedWrite
+	for _, c := range changes {
+		if !a.own(c) {
+			continue
+		}
+		after := *c.Object
+		after.Region, after.Version = "", c.Version
+		w := postgres.SharedWrite{Type: "created", After: &after, Elsewhere: true}
+		if was, is := a.copies[c.Key]; is {
+			w.Type, w.Before = "updated", &was
+		}
+		writes = append(writes, w)
+	}
+	if len(writes) == 0 {
+		return nil
+	}
+	if err := postgres.SaveShared(ctx, a.q, a.actor(), writes); err != nil {
+		return err
+	}
+	return a.dropMarkers(ctx, slices.DeleteFunc(slices.Clone(changes), func(c fleet.CopyChange) bool { return !a.own(c) }))
+}
+
+func (a *applying) dropMarkers(ctx context.Context, changes []fleet.CopyChange) error {
+	c := columnsOf(keysOf(changes))
+	err := a.q.DropMarkers(ctx, db.DropMarkersParams{Regions: c.regions, Kinds: c.kinds, Scopes: c.scopes, Names: c.names})
+	return postgres.Failed("drop markers", err)
+}
+
+// endOwn deletes objects that this region created, as the peer that owns them did.
+func (a *applying) endOwn(ctx context.Context, changes []fleet.CopyChange) error {
+	for _, c := range changes {
+		if !a.own(c) {
+			continue
+		}
+		if was, is := a.copies[c.Key]; is {
+			if err := postgres.Remove(ctx, a.q, a.actor(), &was); err != nil {
+				return err
+			}
+		}
+		if err := a.q.PutMarker(ctx, db.PutMarkerParams{
+			Region: string(c.Key.Region), Kind: string(c.Key.Kind), Scope: c.Key.Scope, Name: c.Key.Name, Owner: string(a.peer),
+			OwnerEpoch: c.Version.OwnerEpoch, Number: c.Version.Number, Reason: string(fleet.CopyDeleted),
+		}); err != nil {
+			return postgres.Failed("write a marker", err)
+		}
+	}
+	return nil
+}
+
+// noteLost lists what this region wrote and the new owner never had (M38).
+func (a *applying) noteLost(changes []fleet.CopyChange) {
+	for _, c := range changes {
+		held, was := a.held[c.Key], (*fleet.Object)(nil)
+		if o, is := a.copies[c.Key]; is {
+			was = &o
+		}
+		if held.Owner == a.self && overtaken(held, was, c) {
+			a.lose(c, "claimed")
+		}
+	}
+}
+
+// overtaken: the new owner took over a state before the one that is here, and has another content.
+func overtaken(held decide.HeldCopy, was *fleet.Object, c fleet.CopyChange) bool {
+	if c.Object == nil {
+		return false // deleted by an owner that is known here
+	}
+	took := c.Object.SyncingNow().TookOver
+	if took == nil {
+		return false
+	}
+	at := held.Version
+	if was != nil {
+		at.Number = was.ResourceVersion // a refreshed syncing is nobody's write
+	}
+	if took.Region == held.Owner && !at.Newer(took.Version()) {
+		return false
+	}
+	return was == nil || !postgres.SameJSON(unclaimed(was), unclaimed(c.Object)) || !maps.Equal(was.Labels, c.Object.Labels)
+}
+
+// unclaimed is the spec of an object without what a claim changes in it.
+func unclaimed(o *fleet.Object) json.RawMessage {
+	var spec struct {
+		MultiRegionPolicy map[string]json.RawMessage `json:"multiRegionPolicy"`
+	}
+	var all map[string]json.RawMessage
+	if !o.Kind.Declared().Holder || json.Unmarshal(o.Spec, &spec) != nil || json.Unmarshal(o.Spec, &all) != nil {
+		return o.Spec
+	}
+	delete(spec.MultiRegionPolicy, "defaultControlRegion")
+	policy, errPolicy := json.Marshal(spec.MultiRegionPolicy)
+	all["multiRegionPolicy"] = policy
+	out, err := json.Marshal(all)
+	if errPolicy != nil || err != nil {
+		return o.Spec
+	}
+	return out
+}
+
+// follow has the policies applied again that give some of the changed objects to this region.
+func (a *applying) follow(ctx context.Context, changes []fleet.CopyChange) error {
+	var objects []*fleet.Object
+	for _, c := range changes {
+		if c.Object == nil || !c.Key.Kind.Declared().Shared {
+			continue
+		}
+		o := *c.Object
+		if o.Region = c.Key.Region; o.Region == a.self {
+			o.Region = ""
+		}
+		objects = append(objects, &o)
+	}
+	if len(objects) == 0 {
+		return nil
+	}
+	holders, err := a.s.ToFollow(ctx, a.q, objects...)
+	if err != nil {
+		return err
+	}
+	var subjects []string
+	for _, key := range holders {
+		p := db.WantPolicyTurnParams{Kind: string(key.Kind), Name: key.Name, Restart: true}
+		if err := a.q.WantPolicyTurn(ctx, p); err != nil {
+			return postgres.Failed("have the policy applied", err)
+		}
+		subjects = append(subjects, fleet.PolicySubject(key))
+	}
+	return postgres.PutOutbox(ctx, a.q, subjects...)
+}

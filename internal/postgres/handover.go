@@ -1,0 +1,227 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/holdfast-io/holdfast/internal/decide"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres/db"
+)
+
+// syncingOf computes the syncing of an object. What its policy gives to another region stays with this one until that
+// region has taken it over; the region that created it always has it.
+func (s *Store) syncingOf(o *fleet.Object, was fleet.Syncing, policies []*fleet.MultiRegionPolicy) fleet.Syncing {
+	next := decide.Syncing(o.Kind, cmp.Or(was.OwningRegion, s.Region), policies...)
+	if policy := decide.Governing(policies...); was.OwningRegion == s.Region && next.OwningRegion != s.Region {
+		next = decide.Kept(o.Kind, s.Region, policy)
+		next.Fence = was.Fence
+	}
+	if next.OwningRegion == was.OwningRegion {
+		next.TookOver = was.TookOver
+	}
+	if birth := string(o.Region); birth != "" && !slices.Contains(next.Regions, birth) {
+		next.Regions = append(next.Regions, birth)
+		slices.Sort(next.Regions)
+	}
+	return next
+}
+
+// fence begins a hand-over: a write of a holder that changes the control region of its own policy is the last one that
+// this region makes of the holder and of what is shared under it. It reports whether this write is one.
+func (s *Store) fence(ctx context.Context, q *db.Queries, before, next *fleet.Object, governed *Governed) (bool, error) {
+	was, err := fleet.HolderOf(before.Kind, before.Spec)
+	if err != nil {
+		return false, err
+	}
+	own := governed.Policies[0]
+	if p := was.MultiRegionPolicy; p != nil && p.DefaultControlRegion != s.Region {
+		return false, fenced(before.ObjectKey, p.DefaultControlRegion)
+	}
+	if own == nil || own.DefaultControlRegion == s.Region {
+		return false, nil
+	}
+	if err := s.mayHandOver(ctx, q, before.ObjectKey, own); err != nil {
+		return false, err
+	}
+	if uses := next.SyncingNow().OwningRegion; uses != s.Region {
+		return false, fleet.OwnedBy(before.ObjectKey, uses)
+	}
+	if err := followed(ctx, q, next); err != nil {
+		return false, err
+	}
+	at, err := q.TxPlace(ctx)
+	if err != nil {
+		return false, Failed("read the place of the fence", err)
+	}
+	sync := s.syncingOf(next, next.SyncingNow(), governed.Policies)
+	sync.Fence = &fleet.Fence{
+		To: own.DefaultControlRegion, Epoch: before.Version.OwnerEpoch + 1, After: Cursor{Era: at.Era, Xid: at.Xid}.String(),
+	}
+	governed.Syncing, governed.Same = sync.JSON(), false
+	return true, nil
+}
+
+// followed refuses to hand a holder on before all that is shared under it has followed it here: the next owner waits only for
+// what this region wrote.
+func followed(ctx context.Context, q *db.Queries, o *fleet.Object) error {
+	took := o.SyncingNow().TookOver
+	if took == nil {
+		return nil
+	}
+	under, err := q.TurnUnderWay(ctx, db.TurnUnderWayParams{Kind: string(o.Kind), Name: o.Name})
+	if err != nil || !under {
+		return Failed("read how far the policy is applied", err)
+	}
+	return fleet.Errorf(fleet.Unavailable, "this region still takes over what is shared under %s from region %s", o.ObjectKey, took.Region).
+		WithHint("retry in a moment")
+}
+
+func fenced(key fleet.ObjectKey, to string) error {
+	e := fleet.Errorf(fleet.NotOwner, "%s is being handed over to region %s", key, to).
+		WithHint("send the request to region " + to + " when it has claimed it, or cancel the hand-over")
+	e.Owner = to
+	return e
+}
+
+// mayHandOver refuses a control region that could not claim, and one that would leave this region without the holder.
+func (s *Store) mayHandOver(ctx context.Context, q *db.Queries, key fleet.ObjectKey, p *fleet.MultiRegionPolicy) error {
+	const field = "/multiRegionPolicy/defaultControlRegion"
+	if !slices.Contains(p.EnabledRegions, s.Region) {
+		return fleet.Errorf(fleet.IllegalState, "region %s controls %s; it has to stay enabled until region %s has claimed it", s.Region, key, p.DefaultControlRegion).
+			At(field).WithHint("hand it over first, then change enabledRegions in region " + p.DefaultControlRegion)
+	}
+	peers, err := q.PeerAllowed(ctx)
+	if err != nil {
+		return Failed("read the peers", err)
+	}
+	names := make([]string, len(peers))
+	for i, peer := range peers {
+		if names[i] = peer.Name; peer.Name == p.DefaultControlRegion {
+			return nil
+		}
+	}
+	e := fleet.Errorf(fleet.IllegalState, "region %s is not an enabled peer of region %s", p.DefaultControlRegion, s.Region).At(field)
+	if len(names) == 0 {
+		return e.WithHint("join it first: holdfast region invite " + p.DefaultControlRegion)
+	}
+	return e.WithHint("use " + fleet.OrList(names))
+}
+
+// claimed refuses to write what is shared under a holder that this region is to control and has not claimed.
+func (s *Store) claimed(o *fleet.Object, over holders) error {
+	if !o.Kind.Declared().Shared {
+		return nil
+	}
+	key, by, itself := over.governor(o)
+	if by.MultiRegionPolicy == nil || itself || by.MultiRegionPolicy.DefaultControlRegion != s.Region || by.owner == s.Region || by.owner == "" {
+		return nil
+	}
+	return fleet.Errorf(fleet.Unavailable, "region %s has not claimed %s from region %s yet", s.Region, key, by.owner).
+		WithHint("retry in a moment")
+}
+
+// governor is the holder whose policy governs an object, and whether it is the object itself.
+func (h holders) governor(o *fleet.Object) (key fleet.ObjectKey, by holder, itself bool) {
+	spec, err := fleet.HolderOf(o.Kind, o.Spec)
+	if err != nil {
+		return key, by, false
+	}
+	if spec.MultiRegionPolicy != nil {
+		return o.ObjectKey, holder{ProjectSpec: spec}, true
+	}
+	organization := spec.Organization
+	var chain []fleet.ObjectKey
+	if o.Kind != fleet.KindProject && o.Kind != fleet.KindOrganization && o.Project != fleet.DefaultProject {
+		organization = h[fleet.ProjectKey(o.Project)].Organization
+		chain = append(chain, fleet.ProjectKey(o.Project))
+		if o.Kind != fleet.KindService {
+			chain = append([]fleet.ObjectKey{fleet.ServiceKey(o.Service)}, chain...)
+		}
+	}
+	for _, key := range append(chain, fleet.OrganizationKey(organization)) {
+		if one := h[key]; key.Name != "" && one.MultiRegionPolicy != nil {
+			return key, one, false
+		}
+	}
+	return key, by, false
+}
+
+// holdersFrom reads the holders that names mean: in this region (from ""), or in the region that created an object. That is
+// the holder of the same region, or the only one of the name.
+func holdersFrom(ctx context.Context, q *db.Queries, from fleet.RegionName, p db.ReadHoldersParams) ([]db.ReadHoldersRow, error) {
+	if from == "" {
+		return q.ReadHolders(ctx, p)
+	}
+	all, err := q.HoldersNamed(ctx, db.HoldersNamedParams(p))
+	if err != nil {
+		return nil, err
+	}
+	type name struct{ kind, name string }
+	named := map[name][]db.HoldersNamedRow{}
+	for _, r := range all {
+		named[name{r.Kind, r.Name}] = append(named[name{r.Kind, r.Name}], r)
+	}
+	var out []db.ReadHoldersRow
+	for i := range p.Names {
+		rows := named[name{p.Kinds[i], p.Names[i]}]
+		at := slices.IndexFunc(rows, func(r db.HoldersNamedRow) bool { return r.Region == string(from) })
+		if at < 0 && len(rows) == 1 {
+			at = 0
+		}
+		if at >= 0 {
+			r := rows[at]
+			out = append(out, db.ReadHoldersRow{Kind: r.Kind, Name: r.Name, Project: r.Project, Spec: r.Spec, Owner: r.Owner, OwnerEpoch: r.OwnerEpoch})
+		}
+	}
+	return out, nil
+}
+
+// PolicyOver is what this region knows of the policy over an object that a peer claims. known is false for an object that
+// was not here before. No lock is taken: what the region last knew decides.
+func (s *Store) PolicyOver(ctx context.Context, q *db.Queries, o *fleet.Object, known bool) (decide.Over, error) {
+	h, err := readHoldersBy(ctx, q, []*fleet.Object{o}, unlocked)
+	if err != nil {
+		return decide.Over{}, err
+	}
+	_, by, itself := h.governor(o)
+	return decide.Over{Policy: by.MultiRegionPolicy, Itself: itself && known, Owner: by.owner}, nil
+}
+
+// ToFollow gives the holders whose policy gives some of these objects to this region, which does not own them: their owner
+// shared them late.
+func (s *Store) ToFollow(ctx context.Context, q *db.Queries, objects ...*fleet.Object) ([]fleet.ObjectKey, error) {
+	var out []fleet.ObjectKey
+	for _, group := range byBirth(objects) {
+		over, err := readHoldersBy(ctx, q, group, unlocked)
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range group {
+			key, by, itself := over.governor(o)
+			step, _ := decide.Owner(decide.Ownership{
+				Self: s.Region, Owner: o.SyncingNow().OwningRegion, Kind: o.Kind, Policy: by.MultiRegionPolicy, Itself: itself, HolderOwner: by.owner,
+			})
+			if step == decide.OwnerTakes && !slices.Contains(out, key) {
+				out = append(out, key)
+			}
+		}
+	}
+	return out, nil
+}
+
+// mayDelete refuses to delete what another region is to own, or this one has not claimed.
+func (s *Store) mayDelete(ctx context.Context, q *db.Queries, o *fleet.Object) error {
+	if !o.Kind.Declared().Shared {
+		return nil
+	}
+	over, err := readHolders(ctx, q, []*fleet.Object{o})
+	if err != nil {
+		return err
+	}
+	if key, by, _ := over.governor(o); by.MultiRegionPolicy != nil && by.MultiRegionPolicy.DefaultControlRegion != s.Region {
+		return fenced(key, by.MultiRegionPolicy.DefaultControlRegion)
+	}
+	return s.claimed(o, over)
+}

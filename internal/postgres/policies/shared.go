@@ -1,0 +1,85 @@
+package policies
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/db"
+)
+
+// find reads shared objects wherever they are: Region "" is this one.
+func (s *Store) find(ctx context.Context, q *db.Queries, keys []fleet.CopyKey) ([]*fleet.Object, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	var own db.ObjectsNowParams
+	var copied db.CopiesNowParams
+	for _, k := range keys {
+		if k.Region == "" {
+			own.Kinds, own.Scopes, own.Names = append(own.Kinds, string(k.Kind)), append(own.Scopes, k.Scope), append(own.Names, k.Name)
+			continue
+		}
+		copied.Regions, copied.Kinds = append(copied.Regions, string(k.Region)), append(copied.Kinds, string(k.Kind))
+		copied.Scopes, copied.Names = append(copied.Scopes, k.Scope), append(copied.Names, k.Name)
+	}
+	objects, err := q.ObjectsNow(ctx, own)
+	if err != nil {
+		return nil, postgres.Failed("read objects", err)
+	}
+	copies, err := q.CopiesNow(ctx, copied)
+	if err != nil {
+		return nil, postgres.Failed("read copies", err)
+	}
+	out := make([]*fleet.Object, 0, len(keys))
+	for _, r := range objects {
+		o := postgres.ObjectOf(r)
+		out = append(out, &o)
+	}
+	for _, r := range copies {
+		o := postgres.CopyOf(r)
+		out = append(out, &o)
+	}
+	return out, nil
+}
+
+// refreshShared takes over those of some shared objects that this region is to own (M34), and refreshes the syncing of
+// copies that it owns. The caller holds their locks.
+func (s *Store) refreshShared(ctx context.Context, q *db.Queries, objects []*fleet.Object) (int64, error) {
+	var others []*fleet.Object
+	var writes []postgres.SharedWrite
+	for _, o := range objects {
+		if o.CheckOwner(s.Region) != nil {
+			others = append(others, o)
+			continue
+		}
+		governed, err := s.Govern(ctx, q, o)
+		if err != nil {
+			return 0, err
+		}
+		if governed[0].Same {
+			continue
+		}
+		after := *o
+		after.Syncing = governed[0].Syncing
+		writes = append(writes, postgres.SharedWrite{Type: "updated", Before: o, After: &after})
+	}
+	if err := postgres.SaveShared(ctx, q, postgres.RegionActor, writes); err != nil {
+		return 0, err
+	}
+	taken, err := s.TakeOver(ctx, q, postgres.RegionActor, others...)
+	return int64(len(writes) + len(taken)), err
+}
+
+// endHandOver ends the requests for a hand-over that is no longer under way.
+func (p *page) endHandOver(ctx context.Context, subject string) error {
+	o, err := postgres.FindHere(ctx, p.q, p.visit.Holder())
+	if err != nil || o == nil {
+		return err
+	}
+	return postgres.EndOperations(ctx, p.q, subject, postgres.Ending{
+		Kind: fleet.OperationHandOver, State: fleet.OperationSucceeded, Reason: "claimed",
+		Message: fmt.Sprintf("region %s owns %s in epoch %d", o.SyncingNow().OwningRegion, o.ObjectKey, o.Version.OwnerEpoch),
+	})
+}

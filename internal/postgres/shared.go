@@ -1,0 +1,313 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/decide"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres/db"
+)
+
+// A shared object keeps its place for life, whichever region owns it: it is an object of the region that created it, and a
+// copy in every other one. This file is what writes it in either place.
+
+// CopyOf is a row of a copy as an object.
+func CopyOf(r db.Copy) fleet.Object {
+	o := fleet.Object{
+		ObjectKey: fleet.ObjectKey{Kind: fleet.ObjectKind(r.Kind), Scope: r.Scope, Name: r.Name}, Region: fleet.RegionName(r.Region),
+		Version: fleet.CopyVersion{OwnerEpoch: r.OwnerEpoch, Number: r.Number}, UID: r.Uid, Project: fleet.ProjectName(r.Project), Service: r.Service,
+		Generation: r.Generation, ResourceVersion: r.Event, Spec: r.Spec, Syncing: r.Syncing,
+		CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, DeletingSince: r.DeletingSince,
+	}
+	if err := json.Unmarshal(r.Labels, &o.Labels); err != nil {
+		o.Labels = nil // written by this store
+	}
+	return o
+}
+
+// FindHere finds an object of this region; without one, the only copy of a shared kind with that name. It is nil when
+// there is neither.
+func FindHere(ctx context.Context, q *db.Queries, key fleet.ObjectKey) (*fleet.Object, error) {
+	o, err := Find(ctx, q, key)
+	if err != nil || o != nil || !key.Kind.Declared().Shared {
+		return o, err
+	}
+	rows, err := q.FindCopies(ctx, db.FindCopiesParams{Kind: string(key.Kind), Scope: key.Scope, Name: key.Name})
+	if err != nil || len(rows) != 1 {
+		return nil, Failed("read a copy", err)
+	}
+	copied := CopyOf(rows[0])
+	return &copied, nil
+}
+
+// findWritten finds what a write of a name changes: the object of this region, or the only copy of that name if this region
+// owns it. What this region is to own, it takes over with its first write (M34).
+func (s *Store) findWritten(ctx context.Context, q *db.Queries, key fleet.ObjectKey) (*fleet.Object, error) {
+	o, err := FindHere(ctx, q, key)
+	if err != nil || o == nil || o.CheckOwner(s.Region) == nil {
+		return o, err
+	}
+	if !key.Kind.Declared().Shared {
+		return o, nil
+	}
+	taken, err := s.TakeOver(ctx, q, RegionActor, o)
+	if err != nil {
+		return nil, err
+	}
+	if len(taken) == 1 {
+		return taken[0], nil
+	}
+	if o.Region != "" { // a copy: the name means a new object of this region
+		return nil, nil
+	}
+	return o, nil
+}
+
+// TakeOver takes over those of some shared objects that follow a holder which this region has claimed, and gives them as they are then.
+// The caller holds their locks.
+func (s *Store) TakeOver(ctx context.Context, q *db.Queries, actor string, objects ...*fleet.Object) ([]*fleet.Object, error) {
+	var taken []*fleet.Object
+	var writes []SharedWrite
+	for _, group := range byBirth(objects) {
+		over, err := readHolders(ctx, q, group)
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range group {
+			_, by, itself := over.governor(o)
+			step, _ := decide.Owner(decide.Ownership{
+				Self: s.Region, Owner: o.SyncingNow().OwningRegion, Kind: o.Kind, Policy: by.MultiRegionPolicy, Itself: itself, HolderOwner: by.owner,
+			})
+			if step != decide.OwnerTakes {
+				continue
+			}
+			after, err := s.owned(o, over, by.epoch)
+			if err != nil {
+				return nil, err
+			}
+			taken = append(taken, after)
+			writes = append(writes, SharedWrite{Type: "updated", Before: o, After: after})
+		}
+	}
+	return taken, SaveShared(ctx, q, actor, writes)
+}
+
+// owned is an object as this region takes it over: in a higher epoch, at least that of its holder.
+func (s *Store) owned(o *fleet.Object, over holders, least int64) (*fleet.Object, error) {
+	after := *o
+	was := o.SyncingNow()
+	after.Version = fleet.CopyVersion{OwnerEpoch: max(o.Version.OwnerEpoch+1, least)}
+	policies, err := over.policies(o)
+	if err != nil {
+		return nil, err
+	}
+	next := s.syncingOf(o, fleet.Syncing{OwningRegion: s.Region}, policies)
+	next.TookOver = &fleet.TookOver{Region: fleet.RegionName(was.OwningRegion), OwnerEpoch: o.Version.OwnerEpoch, Number: o.Version.Number}
+	after.Syncing = next.JSON()
+	return &after, nil
+}
+
+func byBirth(objects []*fleet.Object) [][]*fleet.Object {
+	var out [][]*fleet.Object
+	at := map[fleet.RegionName]int{}
+	for _, o := range objects {
+		i, is := at[o.Region]
+		if !is {
+			i = len(out)
+			at[o.Region] = i
+			out = append(out, nil)
+		}
+		out[i] = append(out[i], o)
+	}
+	return out
+}
+
+// ClaimHolder makes this region the owner of a policy holder that another one owns, in an epoch. The caller holds its lock.
+func (s *Store) ClaimHolder(ctx context.Context, q *db.Queries, actor string, before, next *fleet.Object, epoch int64) (*fleet.Object, error) {
+	over, err := readHolders(ctx, q, []*fleet.Object{next})
+	if err != nil {
+		return nil, err
+	}
+	after, err := s.owned(next, over, epoch)
+	if err != nil {
+		return nil, err
+	}
+	return after, SaveShared(ctx, q, actor, []SharedWrite{{Type: "updated", Before: before, After: after}})
+}
+
+// SharedWrite is a new state of a shared object, which is written where the object is. If another region owns it, its
+// version has the number that the owner gave; else it gets one.
+type SharedWrite struct {
+	Type          string // of its event
+	Before, After *fleet.Object
+	// Owned elsewhere: the version is the owner's.
+	Elsewhere bool
+}
+
+type sharedRow struct {
+	Type          string            `json:"type"`
+	Region        fleet.RegionName  `json:"region"`
+	Kind          fleet.ObjectKind  `json:"kind"`
+	Scope         string            `json:"scope"`
+	Name          string            `json:"name"`
+	Owner         string            `json:"owner"`
+	OwnerEpoch    int64             `json:"owner_epoch"`
+	OwnerNumber   int64             `json:"owner_number"`
+	Number        int64             `json:"number"`
+	UID           string            `json:"uid"`
+	Project       fleet.ProjectName `json:"project"`
+	Service       string            `json:"service"`
+	Labels        map[string]string `json:"labels"`
+	Generation    int64             `json:"generation"`
+	Spec          json.RawMessage   `json:"spec"`
+	Syncing       json.RawMessage   `json:"syncing"`
+	CreatedBy     string            `json:"created_by"`
+	CreatedAt     time.Time         `json:"created_at"`
+	UpdatedAt     time.Time         `json:"updated_at"`
+	DeletingSince *time.Time        `json:"deleting_since"`
+	Event         int64             `json:"event"`
+	Resource      int64             `json:"resource_version"`
+	Before        json.RawMessage   `json:"before"`
+	After         json.RawMessage   `json:"after"`
+}
+
+func sharedRowOf(w SharedWrite) sharedRow {
+	o := w.After
+	r := sharedRow{
+		Type: w.Type, Region: o.Region, Kind: o.Kind, Scope: o.Scope, Name: o.Name, Owner: o.SyncingNow().OwningRegion, OwnerEpoch: o.Version.OwnerEpoch,
+		UID: o.UID, Project: o.Project, Service: o.Service, Labels: o.Labels, Generation: o.Generation, Spec: o.Spec, Syncing: o.Syncing,
+		CreatedBy: o.CreatedBy, CreatedAt: o.CreatedAt, UpdatedAt: o.UpdatedAt, DeletingSince: o.DeletingSince,
+		Before: Declared(w.Before), After: Declared(o),
+	}
+	if w.Elsewhere {
+		r.OwnerNumber = o.Version.Number
+	}
+	if r.Labels == nil {
+		r.Labels = map[string]string{}
+	}
+	return r
+}
+
+// SaveShared writes states of shared objects with their events, and sets their versions.
+func SaveShared(ctx context.Context, q *db.Queries, actor string, writes []SharedWrite) error {
+	if len(writes) == 0 {
+		return nil
+	}
+	rows := make([]sharedRow, len(writes))
+	for i, w := range writes {
+		rows[i] = sharedRowOf(w)
+	}
+	body, err := json.Marshal(rows)
+	if err != nil {
+		return Failed("write shared objects", err)
+	}
+	numbers, err := q.AppendCopyEvents(ctx, db.AppendCopyEventsParams{Actor: actor, Rows: body})
+	if err != nil {
+		return Failed("append events", err)
+	}
+	events := map[fleet.CopyKey]int64{}
+	for _, n := range numbers {
+		events[fleet.CopyKey{Region: fleet.RegionName(n.Region), ObjectKey: fleet.ObjectKey{Kind: fleet.ObjectKind(n.Kind), Scope: n.Scope, Name: n.Name}}] = n.Seq
+	}
+	var own, copied []sharedRow
+	for i, w := range writes {
+		n := events[fleet.CopyKey{Region: w.After.Region, ObjectKey: w.After.ObjectKey}]
+		rows[i].Event, rows[i].Number, rows[i].Resource, w.After.ResourceVersion = n, n, n, n
+		if !w.Elsewhere {
+			w.After.Version.Number = n
+		}
+		if w.After.Region == "" {
+			own = append(own, rows[i])
+		} else {
+			copied = append(copied, rows[i])
+		}
+	}
+	for _, put := range []struct {
+		rows []sharedRow
+		in   func(context.Context, json.RawMessage) error
+	}{{own, q.PutOwned}, {copied, q.PutCopies}} {
+		if len(put.rows) == 0 {
+			continue
+		}
+		if body, err = json.Marshal(put.rows); err != nil {
+			return Failed("write shared objects", err)
+		}
+		if err := put.in(ctx, body); err != nil {
+			return Failed("write shared objects", err)
+		}
+	}
+	return nil
+}
+
+// updateCopy writes a copy that this region owns, as a person declares it.
+func updateCopy(ctx context.Context, q *db.Queries, w Write, before *fleet.Object, spec, syncing json.RawMessage) (Written, error) {
+	after := *before
+	after.Labels, after.Spec, after.Syncing, after.DeletingSince, after.UpdatedAt = w.Labels, spec, syncing, nil, time.Now()
+	if !SameJSON(before.Spec, spec) || before.DeletingSince != nil {
+		after.Generation++
+	}
+	err := SaveShared(ctx, q, w.Actor, []SharedWrite{{Type: "updated", Before: before, After: &after}})
+	return Written{Before: before, After: &after, Changed: true}, err
+}
+
+// removeShared takes an object away, wherever its row is. A marker keeps what its owner wrote before from coming back.
+func (s *Store) removeShared(ctx context.Context, q *db.Queries, actor string, o *fleet.Object) error {
+	if !o.Kind.Declared().Shared || o.Project == fleet.DefaultProject && o.Kind != fleet.KindOrganization {
+		return Remove(ctx, q, actor, o)
+	}
+	seq, err := q.AppendDeletion(ctx, db.AppendDeletionParams{
+		Kind: string(o.Kind), Project: string(o.Project), Scope: o.Scope, Name: o.Name, Uid: o.UID, Generation: o.Generation, Actor: actor,
+		Before: Declared(o), Region: string(o.Region),
+	})
+	if err != nil {
+		return Failed("append event", err)
+	}
+	birth := cmp.Or(string(o.Region), s.Region)
+	if o.Region == "" {
+		err = q.DeleteObject(ctx, db.DeleteObjectParams{Kind: string(o.Kind), Scope: o.Scope, Name: o.Name})
+	} else {
+		err = q.DropCopies(ctx, db.DropCopiesParams{Regions: []string{birth}, Kinds: []string{string(o.Kind)}, Scopes: []string{o.Scope}, Names: []string{o.Name}})
+	}
+	if err != nil {
+		return Failed("delete "+o.String(), err)
+	}
+	return Failed("write a marker", q.PutMarker(ctx, db.PutMarkerParams{
+		Region: birth, Kind: string(o.Kind), Scope: o.Scope, Name: o.Name, Owner: s.Region, OwnerEpoch: o.Version.OwnerEpoch, Number: seq,
+		Reason: string(fleet.CopyDeleted),
+	}))
+}
+
+// unusedCopy refuses to delete a holder that another region created while something known belongs to it.
+func unusedCopy(ctx context.Context, q *db.Queries, o *fleet.Object) error {
+	if o.Region == "" || !o.Kind.Declared().Holder {
+		return nil
+	}
+	uses, err := q.UsesOfCopiedHolder(ctx, db.UsesOfCopiedHolderParams{OfKind: string(o.Kind), OfName: o.Name, Project: string(o.Project)})
+	if err != nil || len(uses) == 0 {
+		return Failed("look for uses", err)
+	}
+	counts := make([]string, len(uses))
+	for i, u := range uses {
+		counts[i] = fmt.Sprintf("%d %ss", u.Uses, u.Kind)
+	}
+	return fleet.Errorf(fleet.IllegalState, "%s still has %s", o, strings.Join(counts, ", ")).WithHint("delete them first")
+}
+
+// sameOrganization refuses to move a project that another region created to another organization.
+func sameOrganization(before *fleet.Object, spec json.RawMessage) error {
+	if before.Kind != fleet.KindProject || before.Region == "" {
+		return nil
+	}
+	was, errWas := fleet.HolderOf(before.Kind, before.Spec)
+	is, errIs := fleet.HolderOf(before.Kind, spec)
+	if err := errors.Join(errWas, errIs); err != nil || was.Organization == is.Organization {
+		return err
+	}
+	return fleet.Errorf(fleet.Conflict, "the organization of %s never changes: it is %q", before, was.Organization).At("/organization")
+}

@@ -1,0 +1,278 @@
+package region
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// cancel asks for the end of a hand-over and does what its entity does then.
+func (h *handing) cancel(in fleet.RegionName, id fleet.OperationID) {
+	h.t.Helper()
+	s := h.regions[in].store
+	_, err := s.CancelOperation(h.t.Context(), id)
+	require.NoError(h.t, err)
+	turn := h.step(in)
+	if turn.HandOver == nil {
+		return // it was claimed, and this region knows it
+	}
+	require.True(h.t, turn.HandOver.Cancel)
+	to, r, err := s.RenounceOf(h.t.Context(), lineKey)
+	require.NoError(h.t, err)
+	if err := h.regions[to].store.Renounce(h.t.Context(), in, *r); err != nil {
+		require.Equal(h.t, fleet.IllegalState, fleet.KindOf(err), "%v", err)
+		return
+	}
+	require.NoError(h.t, s.TakeBack(h.t.Context(), *r))
+	require.NoError(h.t, s.TakeBack(h.t.Context(), *r), "again it changes nothing")
+}
+
+// M34: a hand-over that is cancelled before the claim leaves the old owner in a higher epoch, and the renounced one is claimed by nobody;
+// after the claim it is too late.
+func TestHandOverIsCancelled(t *testing.T) {
+	t.Parallel()
+
+	t.Run("before the claim", func(t *testing.T) {
+		t.Parallel()
+		h := newHanding(t, "eu", "us")
+		h.line("eu", "eu", "us")
+		h.agree("the project is shared")
+		op, err := h.request("eu", "us", false)
+		require.NoError(t, err)
+		_, err = h.request("eu", "eu", false)
+		require.Equal(t, fleet.IllegalState, fleet.KindOf(err))
+		h.cancel("eu", op.ID)
+		require.Equal(t, fleet.OperationCancelled, h.operation("eu", op.ID).State)
+		require.Equal(t, "eu 3", h.owner("eu", "eu", lineKey))
+		h.agree("both know that eu has it back")
+		require.Equal(t, "eu 3", h.owner("us", "eu", lineKey))
+		require.NoError(t, h.template("eu", 2))
+		h.agree("eu writes on")
+
+		again, err := h.request("eu", "us", false)
+		require.NoError(t, err)
+		h.turn("the next hand-over is claimed", func() bool { return h.owner("us", "eu", lineKey) == "us 4" }, "us")
+		h.agree("both know")
+		h.turn("it ends", func() bool { return h.operation("eu", again.ID).State == fleet.OperationSucceeded }, "eu")
+	})
+
+	t.Run("after the claim", func(t *testing.T) {
+		t.Parallel()
+		h := newHanding(t, "eu", "us")
+		h.line("eu", "eu", "us")
+		h.agree("the project is shared")
+		op, err := h.request("eu", "us", false)
+		require.NoError(t, err)
+		h.turn("us has the fence", func() bool {
+			h.cutOnce("eu", "us", h.fenced("us"))
+			return h.owner("us", "eu", lineKey) == "us 2"
+		}, "us")
+		h.setCut([2]fleet.RegionName{"eu", "us"}, true) // eu does not hear of the claim
+		h.cancel("eu", op.ID)
+		h.setCut([2]fleet.RegionName{"eu", "us"}, false)
+		h.agree("the hand-over succeeds")
+		require.Equal(t, "us 2", h.owner("eu", "eu", lineKey))
+		h.turn("the operation ends", func() bool { return h.operation("eu", op.ID).State == fleet.OperationSucceeded }, "eu")
+	})
+}
+
+// fenced reports whether a region has the project with its fence.
+func (h *handing) fenced(in fleet.RegionName) bool {
+	o, err := h.here(in, "eu", lineKey)
+	return err == nil && o.SyncingNow().Fence != nil
+}
+
+// cutOnce cuts what one region hears of another when a condition holds.
+func (h *handing) cutOnce(self, peer fleet.RegionName, when bool) {
+	if when {
+		h.setCut([2]fleet.RegionName{self, peer}, true)
+	}
+}
+
+// M34, M38: a link that is cut at any step delays a hand-over and changes nothing else.
+func TestHandOverThroughCuts(t *testing.T) {
+	t.Parallel()
+	for _, cut := range []string{"before the fence", "after the fence", "after the claim", "after the first write"} {
+		t.Run(cut, func(t *testing.T) {
+			t.Parallel()
+			h := newHanding(t, "eu", "us", "ap")
+			h.line("eu", "eu", "us", "ap")
+			h.agree("the project is shared")
+			at := func(step string) {
+				if step == cut {
+					h.cut("eu", "us", true)
+				}
+			}
+			at("before the fence")
+			require.NoError(t, h.template("eu", 2), "which us may not have yet")
+			op, err := h.request("eu", "us", false)
+			require.NoError(t, err)
+			at("after the fence")
+			if cut == "before the fence" || cut == "after the fence" {
+				for range 5 {
+					h.step("eu")
+					h.step("us")
+					<-time.After(20 * time.Millisecond)
+				}
+				require.NotEqual(t, "us 2", h.owner("eu", "eu", lineKey))
+				require.Error(t, h.template("eu", 3))
+				h.cut("eu", "us", false)
+			}
+			h.turn("us claims", func() bool { return h.owner("us", "eu", lineKey) == "us 2" }, "us", "eu")
+			at("after the claim")
+			o, err := h.here("us", "eu", press)
+			require.NoError(t, err)
+			require.Equal(t, "2", o.Labels["v"], "us has all that was written before the fence")
+			require.NoError(t, h.template("us", 4))
+			at("after the first write")
+			require.Error(t, h.template("eu", 5))
+			h.cut("eu", "us", false)
+			h.agree("all have what us wrote")
+			require.Equal(t, "us 2", h.owner("ap", "eu", press))
+			h.turn("the operation ends", func() bool { return h.operation("eu", op.ID).State == fleet.OperationSucceeded }, "eu")
+			for r := range h.regions {
+				require.Zero(t, h.lost(r), r)
+			}
+		})
+	}
+}
+
+// M38: a region claims a holder without its owner; what the owner wrote meanwhile is listed when it returns, and replaced.
+func TestForcedHandOver(t *testing.T) {
+	t.Parallel()
+	h := newHanding(t, "eu", "us", "ap")
+	h.line("eu", "eu", "us", "ap")
+	h.agree("the project is shared")
+	_, err := h.request("us", "us", false)
+	refusedBy(t, "eu", err)
+	_, err = h.request("eu", "us", true)
+	require.Equal(t, fleet.Invalid, fleet.KindOf(err))
+	require.ErrorContains(t, err, "/force")
+
+	h.cut("eu", "us", true)
+	h.cut("eu", "ap", true)
+	require.NoError(t, h.template("eu", 2), "which nobody has")
+	require.NoError(t, h.templateAs("eu", h.write(fleet.TemplateKey("unseen")), `{}`))
+	op, err := h.request("us", "us", true)
+	require.NoError(t, err)
+	require.Equal(t, "us 2", h.owner("us", "eu", lineKey))
+	o, err := h.here("us", "eu", lineKey)
+	require.NoError(t, err)
+	require.Equal(t, fleet.RegionName("eu"), o.SyncingNow().TookOver.Region, "it states its position")
+	require.NoError(t, h.template("us", 3))
+	h.turn("the claim ends", func() bool { return h.operation("us", op.ID).State == fleet.OperationSucceeded }, "us")
+	h.turn("ap accepts the claim", func() bool { return h.owner("ap", "eu", press) == "us 2" }, "ap")
+	require.NoError(t, h.template("eu", 4), "eu does not know it yet")
+
+	h.cut("eu", "us", false)
+	h.cut("eu", "ap", false)
+	h.turn("what us never had is not lost: it is taken over", func() bool {
+		return h.owner("us", "eu", fleet.TemplateKey("unseen")) == "us 2"
+	}, "us", "eu")
+	h.agree("eu fences itself")
+	require.Equal(t, "us 2", h.owner("eu", "eu", lineKey))
+	refusedBy(t, "us", h.template("eu", 5))
+	require.Equal(t, 1, h.lost("eu"), "the template")
+}
+
+// M38: of two regions that claim at once, the one with the higher name owns the holder in the end, and all agree.
+func TestRivalClaims(t *testing.T) {
+	t.Parallel()
+	h := newHanding(t, "eu", "us", "ap")
+	h.line("eu", "eu", "us", "ap")
+	h.agree("the project is shared")
+	for _, link := range [][2]fleet.RegionName{{"eu", "us"}, {"eu", "ap"}, {"us", "ap"}} {
+		h.cut(link[0], link[1], true)
+	}
+	for i, r := range []fleet.RegionName{"us", "ap"} {
+		_, err := h.request(r, r, true)
+		require.NoError(t, err)
+		require.NoError(t, h.template(r, 10+i))
+	}
+	for _, link := range [][2]fleet.RegionName{{"us", "ap"}, {"eu", "ap"}, {"eu", "us"}} {
+		h.cut(link[0], link[1], false)
+	}
+	h.agree("all agree")
+	for _, r := range []fleet.RegionName{"eu", "us", "ap"} {
+		require.Equal(t, "us 2", h.owner(r, "eu", lineKey), r)
+		require.Equal(t, "us 2", h.owner(r, "eu", press), r)
+	}
+	require.Equal(t, 1, h.lost("ap"), "what ap wrote")
+	require.Zero(t, h.lost("us"))
+	require.NoError(t, h.template("us", 20))
+	h.agree("us writes on")
+}
+
+// M27, M31, M34: the new owner deletes what the old one created, and creates what is shared; nothing comes back.
+func TestNewOwnerDeletesAndCreates(t *testing.T) {
+	t.Parallel()
+	h := newHanding(t, "eu", "us", "ap")
+	h.line("eu", "eu", "us", "ap")
+	h.agree("the project is shared")
+	_, err := h.request("eu", "us", false)
+	require.NoError(t, err)
+	h.turn("us claims", func() bool { return h.owner("us", "eu", lineKey) == "us 2" }, "us")
+	us := h.regions["us"].store
+	_, err = us.DeleteDeclared(t.Context(), h.write(press))
+	require.NoError(t, err)
+	require.NoError(t, h.templateAs("us", h.write(fleet.TemplateKey("made-in-us")), `{}`))
+	h.agree("the template is gone everywhere")
+	require.Equal(t, "not_found", h.owner("eu", "eu", press))
+	require.Equal(t, "us 1", h.owner("ap", "us", fleet.TemplateKey("made-in-us")))
+
+	_, err = h.request("us", "eu", false)
+	require.NoError(t, err)
+	h.turn("eu claims it again", func() bool { return h.owner("eu", "eu", lineKey) == "eu 3" }, "eu")
+	h.agree("what us made goes to eu too")
+	require.Equal(t, "eu 3", h.owner("us", "us", fleet.TemplateKey("made-in-us")))
+	eu := h.regions["eu"].store
+	_, err = eu.DeleteDeclared(t.Context(), h.write(fleet.TemplateKey("made-in-us")))
+	require.NoError(t, err)
+	h.agree("eu deletes what us made")
+	_, err = eu.DeleteDeclared(t.Context(), h.write(lineKey))
+	require.Equal(t, fleet.IllegalState, fleet.KindOf(err), "the pool belongs to it")
+}
+
+// M31, M38: whatever a third region hears first, it has in the end what the owners have.
+func TestHandOversAtRandom(t *testing.T) {
+	t.Parallel()
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	names := []fleet.RegionName{"eu", "us", "ap"}
+	pick := func() fleet.RegionName { return names[random.IntN(len(names))] }
+	h := newHanding(t, names...)
+	h.line("eu", "eu", "us", "ap")
+	h.agree("the project is shared")
+	for round := range 4 {
+		for i := range 30 {
+			switch r := pick(); random.IntN(6) {
+			case 0:
+				_, _ = h.request(r, pick(), false) // refused outside the owner
+			case 1, 2:
+				_ = h.template(r, 100*round+i) // by whoever owns it
+			case 3:
+				h.cut(r, pick(), true)
+			case 4:
+				h.cut(r, pick(), false)
+			case 5:
+				h.step(r)
+			}
+			<-time.After(time.Duration(random.IntN(10)) * time.Millisecond)
+		}
+		for _, a := range names {
+			for _, b := range names {
+				h.cut(a, b, false)
+			}
+		}
+		h.agree(fmt.Sprintf("round %d", round))
+		for _, r := range names {
+			require.Zero(t, h.lost(r), "nobody claimed by force")
+		}
+	}
+}
