@@ -126,13 +126,8 @@ func (s *Store) Write(ctx context.Context, q *db.Queries, w Write, spec any) (Wr
 		return Written{}, err
 	}
 	w.Service = before.Service
-	if t, is := spec.(fleet.TemplateSpec); is && before.Region != "" {
-		if t, err = t.AsBorn(before.Region); err != nil {
-			return Written{}, err
-		}
-		if body, err = json.Marshal(t); err != nil {
-			return Written{}, Failed("write the spec of "+w.Key.String(), err)
-		}
+	if body, err = asBorn(before, spec, body); err != nil {
+		return Written{}, err
 	}
 	return s.update(ctx, q, w, before, body)
 }

@@ -245,6 +245,20 @@ func SaveShared(ctx context.Context, q *db.Queries, actor string, writes []Share
 	return nil
 }
 
+// asBorn is a spec as the region that created the object would write it.
+func asBorn(before *fleet.Object, spec any, body json.RawMessage) (json.RawMessage, error) {
+	t, is := spec.(fleet.TemplateSpec)
+	if !is || before.Region == "" {
+		return body, nil
+	}
+	t, err := t.AsBorn(before.Region)
+	if err != nil {
+		return nil, err
+	}
+	body, err = json.Marshal(t)
+	return body, Failed("write the spec of "+before.String(), err)
+}
+
 // updateCopy writes a copy that this region owns, as a person declares it.
 func updateCopy(ctx context.Context, q *db.Queries, w Write, before *fleet.Object, spec, syncing json.RawMessage) (Written, error) {
 	after := *before
