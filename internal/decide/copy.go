@@ -60,8 +60,8 @@ func (c copyCase) rival() bool {
 	return c.held.Known && c.held.Owner != c.peer && c.held.Version.OwnerEpoch == c.change.Version.OwnerEpoch && c.held.Version.OwnerEpoch > 1
 }
 
-// answered reports whether the owner told this about just the state that is held: it is to be what the owner has, whatever
-// the versions say.
+// answered reports whether the owner answered this about the state that is held. Then it counts, whatever the versions
+// say.
 func (c copyCase) answered() bool {
 	return c.change.Seen != nil && c.held.Known && *c.change.Seen == c.held.Version
 }

@@ -62,7 +62,7 @@ type CopyChange struct {
 	Version CopyVersion
 	End     CopyEnd
 	Object  *Object
-	// Seen is the version that was here before the owner was asked about this object; nil if nobody asked.
+	// Seen is the version that was here before the owner was asked about this object; nil for a change that the owner sent by itself.
 	Seen *CopyVersion
 	// MovedTo owns an object that moved.
 	MovedTo RegionName
