@@ -47,7 +47,7 @@ func (s *Store) NotCompared(ctx context.Context) ([]string, error) {
 func (s *Store) notCompared(ctx context.Context, q *db.Queries) ([]string, error) {
 	left, err := q.NotCompared(ctx)
 	if err != nil {
-		return nil, Failed("read what is to be compared after a restore", err)
+		return nil, Failed("read which regions were not compared", err)
 	}
 	if len(left) > 0 {
 		return left, nil

@@ -130,7 +130,7 @@ func areas() postgres.Parts {
 			fleet.OperationDrain:       nodes.CancelDrain,
 			fleet.OperationReconcile:   postgres.EndsCancelled("it was cancelled; a comparison under way ends by itself"),
 			fleet.OperationApplyPolicy: postgres.EndsCancelled("it was cancelled; the policy is applied nevertheless"),
-			fleet.OperationSync:        postgres.EndsCancelled("it was cancelled; the comparison goes on nevertheless"),
+			fleet.OperationSync:        postgres.EndsCancelled("it was cancelled; the comparison continues nevertheless"),
 			fleet.OperationExecute:     postgres.EndsCancelled("it was cancelled; the module may finish what it has started"),
 		},
 	}

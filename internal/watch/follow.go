@@ -312,7 +312,7 @@ func (s *received) apply(ctx context.Context, at *fleet.StreamPlace, current boo
 	if applied.Waiting > 0 {
 		select {
 		case s.f.waits <- struct{}{}:
-		default: // it is told already
+		default: // it knows already
 		}
 	}
 	return nil

@@ -193,7 +193,7 @@ func (s *Store) endSync(ctx context.Context, q *db.Queries, peer fleet.RegionNam
 	return postgres.Failed("take the outbox", q.TakeOutbox(ctx, []string{subject}))
 }
 
-// LeaveSync fails the operations on a region that is no peer any more, or a disabled one.
+// LeaveSync fails the operations on a region that is not a peer, or is disabled.
 func (s *Store) LeaveSync(ctx context.Context, peer fleet.RegionName) error {
 	subject := fleet.SyncSubject(peer)
 	return s.Tx(ctx, "leave the comparison with region "+string(peer), func(q *db.Queries) error {

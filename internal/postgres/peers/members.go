@@ -19,7 +19,7 @@ type Member struct {
 	// Reachable: the last call succeeded, a moment ago. Problem is why the last call failed.
 	Reachable bool
 	Problem   string
-	// About is what a peer told of itself last.
+	// About is what a peer last said of itself.
 	About fleet.RegionAbout
 }
 
