@@ -144,7 +144,7 @@ func (s *Store) move(ctx context.Context, q *db.Queries, o *fleet.Object) (*flee
 		return nil, nil
 	case decide.OwnerWaits:
 		return &fleet.HandOver{
-			To: s.Region, Epoch: share.Fence.Epoch, Waits: "waiting for what region " + share.OwningRegion + " wrote before its fence",
+			To: s.Region, Epoch: share.Fence.Epoch, Waits: "waiting for what region " + share.OwningRegion + " wrote before its fence, and for the comparison with it",
 		}, nil
 	case decide.OwnerTakes:
 	}

@@ -62,7 +62,7 @@ func (s *Store) mayHandOver(o *fleet.Object, in HandOverRequest) (*fleet.MultiRe
 	policy, owner, to := spec.MultiRegionPolicy, o.SyncingNow().OwningRegion, string(in.To)
 	switch {
 	case policy == nil:
-		return nil, fleet.Errorf(fleet.IllegalState, "%s has no policy of its own: what governs it decides", in.Holder).
+		return nil, fleet.Errorf(fleet.IllegalState, "%s has no policy of its own", in.Holder).
 			WithHint("hand over its organization or project, or declare its multiRegionPolicy")
 	case !slices.Contains(policy.EnabledRegions, to):
 		return nil, fleet.Errorf(fleet.Invalid, "region %.80q is not enabled by the policy of %s; use %s", to, in.Holder, fleet.OrList(policy.EnabledRegions)).At("/to")

@@ -72,7 +72,7 @@ func (s *Store) refreshShared(ctx context.Context, q *db.Queries, objects []*fle
 	return int64(len(writes) + len(taken)), err
 }
 
-// endHandOver ends the requests for a hand-over that is no longer under way.
+// endHandOver ends the requests for a hand-over that has ended.
 func (p *page) endHandOver(ctx context.Context, subject string) error {
 	o, err := postgres.FindHere(ctx, p.q, p.visit.Holder())
 	if err != nil || o == nil {
