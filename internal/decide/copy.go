@@ -73,15 +73,16 @@ var copyRules = []struct {
 	when func(c copyCase) bool
 	then CopyStep
 }{
+	{"not_its_own", func(c copyCase) bool { // it owned the object, or lost a claim of it
+		return c.change.End == fleet.CopyRemoved && c.change.Key.Region == c.self
+	}, CopyKeep},
 	{"own_object", func(c copyCase) bool {
 		return c.change.Key.Region == c.self && c.held.Owner != c.peer && !c.claims()
 	}, CopyRefuse},
 	{RivalLost, func(c copyCase) bool { return c.rival() && c.older() }, CopyKeep},
 	{"older", func(c copyCase) bool { return c.older() && !c.answered() }, CopyKeep},
 	{"moved", func(c copyCase) bool { return c.change.MovedTo != "" }, CopyMove},
-	{"moved", func(c copyCase) bool {
-		return c.change.End == fleet.CopyMoved || c.change.End == fleet.CopyRemoved && c.change.Key.Region == c.self
-	}, CopyKeep},
+	{"moved", func(c copyCase) bool { return c.change.End == fleet.CopyMoved }, CopyKeep},
 	{"not_its_owner", func(c copyCase) bool {
 		return c.change.Object != nil && c.share.OwningRegion != string(c.peer)
 	}, CopyRefuse},

@@ -133,6 +133,7 @@ func TestCompareRestored(t *testing.T) {
 // M33, M40: an answer that is cut off, repeated, mixed up, forged or empty takes nothing away, and the next one repairs all.
 func TestCompareAnswers(t *testing.T) {
 	t.Parallel()
+	m, gone := stand(t, 60), 10
 	lines := func(change func([][]byte) [][]byte) func([]byte) []byte {
 		return func(answer []byte) []byte {
 			return bytes.Join(change(bytes.SplitAfter(answer, []byte("\n"))), nil)
@@ -158,11 +159,10 @@ func TestCompareAnswers(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			m := stand(t, 40)
 			us := m.regions["us"]
-			for i, path := range []string{compare.PathSums, compare.PathObjects, compare.PathNamed} {
-				m.remove("eu", poolKey(10+i))
+			for _, path := range []string{compare.PathSums, compare.PathObjects, compare.PathNamed} {
+				m.remove("eu", poolKey(gone))
+				gone++
 				us.exec(t, `UPDATE copies SET spec = '{"maxReplicas": 77}' WHERE name = 'pool-4'`)
 				us.exec(t, `DELETE FROM copies WHERE name = 'pool-5'`)
 				before := m.held("us")

@@ -122,6 +122,7 @@ func TestCompareEqual(t *testing.T) {
 // M23, M24, M26, X24: a comparison finds what was changed without an event: altered, removed, added, kept and renamed rows.
 func TestCompareRepairs(t *testing.T) {
 	t.Parallel()
+	m := stand(t, 60)
 	for name, alter := range map[string]string{
 		"a spec":                `UPDATE copies SET spec = '{"maxReplicas": 77}' WHERE name = 'pool-3'`,
 		"a label":               `UPDATE copies SET labels = '{}' WHERE name = 'pool-3'`,
@@ -136,8 +137,6 @@ func TestCompareRepairs(t *testing.T) {
 		"another project":       `UPDATE copies SET project = 'default' WHERE name = 'pool-3'`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			m := stand(t, 60)
 			_, err := m.regions["us"].raw.Exec(t.Context(), alter)
 			require.NoError(t, err)
 			require.False(t, maps.Equal(m.owed("us"), m.held("us")))

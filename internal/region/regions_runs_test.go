@@ -26,7 +26,7 @@ import (
 )
 
 var (
-	regionsRuns = flag.Int("regions.runs", 20, "random histories of regions that share, in virtual time")
+	regionsRuns = flag.Int("regions.runs", 8, "random histories of regions that share, in virtual time")
 	regionsSeed = flag.Uint64("regions.seed", 0, "seed of the first history; 0 draws one")
 )
 

@@ -15,7 +15,7 @@ import (
 type partStore interface {
 	DueCopies(ctx context.Context, peer fleet.RegionName, limit int32) ([]fleet.CopyChange, error)
 	PutOffCopy(ctx context.Context, c fleet.CopyChange, problem string, most time.Duration) error
-	DropCopy(ctx context.Context, c fleet.CopyChange) error
+	DropCopy(ctx context.Context, peer fleet.RegionName, c fleet.CopyChange) error
 	MissingParts(ctx context.Context, name fleet.TemplateName, spec fleet.TemplateSpec) (fleet.TemplateParts, error)
 	// KeepGeneration is a conflict while parts of the generation are missing.
 	KeepGeneration(ctx context.Context, pin fleet.TemplatePin, raw json.RawMessage) error
@@ -89,7 +89,7 @@ func (f *following) completed(ctx context.Context, c fleet.CopyChange) error {
 		return err
 	case a.replaced: // a newer state follows
 		f.Log.Info("a copy that waits is replaced at its owner", "copy", c.Key, "err", err)
-		err = f.Waiting.DropCopy(ctx, c)
+		err = f.Waiting.DropCopy(ctx, f.claim.Peer, c)
 	default:
 		f.Log.Info("a copy waits for what it is composed of", "copy", c.Key, "err", err)
 		err = f.Waiting.PutOffCopy(ctx, c, err.Error(), arriveRetry)
@@ -123,7 +123,7 @@ func (a *arrival) run(ctx context.Context) error {
 		return fleet.Errorf(fleet.Conflict, "parts of template %s are not here", name)
 	}
 	if done.Written == 0 { // what is here is newer, or it was set aside
-		return a.Waiting.DropCopy(ctx, a.change)
+		return a.Waiting.DropCopy(ctx, a.claim.Peer, a.change)
 	}
 	return nil
 }

@@ -94,15 +94,15 @@ func (a *applying) wait(ctx context.Context, c fleet.CopyChange) error {
 
 // stopWaiting forgets states of copies of which this one, or a newer one, was taken.
 func (a *applying) stopWaiting(ctx context.Context) error {
-	return stopWaiting(ctx, a.q, a.taken())
+	return stopWaiting(ctx, a.q, a.peer, a.taken())
 }
 
-func stopWaiting(ctx context.Context, q *db.Queries, taken []fleet.CopyChange) error {
+func stopWaiting(ctx context.Context, q *db.Queries, peer fleet.RegionName, taken []fleet.CopyChange) error {
 	if len(taken) == 0 {
 		return nil
 	}
 	c := columnsOf(keysOf(taken))
-	p := db.DropWaitingParams{Regions: c.regions, Kinds: c.kinds, Scopes: c.scopes, Names: c.names}
+	p := db.DropWaitingParams{Owner: string(peer), Regions: c.regions, Kinds: c.kinds, Scopes: c.scopes, Names: c.names}
 	for _, t := range taken {
 		p.OwnerEpochs, p.Numbers = append(p.OwnerEpochs, t.Version.OwnerEpoch), append(p.Numbers, t.Version.Number)
 	}
@@ -133,7 +133,7 @@ func (s *Store) PutOffCopy(ctx context.Context, c fleet.CopyChange, problem stri
 	}))
 }
 
-// DropCopy forgets a change that waits.
-func (s *Store) DropCopy(ctx context.Context, c fleet.CopyChange) error {
-	return stopWaiting(ctx, s.Q, []fleet.CopyChange{c})
+// DropCopy forgets a change of a peer that waits.
+func (s *Store) DropCopy(ctx context.Context, peer fleet.RegionName, c fleet.CopyChange) error {
+	return stopWaiting(ctx, s.Q, peer, []fleet.CopyChange{c})
 }

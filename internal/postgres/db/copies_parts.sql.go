@@ -45,7 +45,7 @@ const dropWaiting = `-- name: DropWaiting :exec
 DELETE FROM copies_waiting w
 USING (SELECT unnest($1::text[]) AS region, unnest($2::text[]) AS kind, unnest($3::text[]) AS scope, unnest($4::text[]) AS name,
               unnest($5::bigint[]) AS owner_epoch, unnest($6::bigint[]) AS number) k
-WHERE w.kind = k.kind AND w.scope = k.scope AND w.name = k.name AND w.region = k.region AND (w.owner_epoch, w.number) <= (k.owner_epoch, k.number)
+WHERE w.owner = $7 AND w.kind = k.kind AND w.scope = k.scope AND w.name = k.name AND w.region = k.region AND (w.owner_epoch, w.number) <= (k.owner_epoch, k.number)
 `
 
 type DropWaitingParams struct {
@@ -55,6 +55,7 @@ type DropWaitingParams struct {
 	Names       []string
 	OwnerEpochs []int64
 	Numbers     []int64
+	Owner       string
 }
 
 func (q *Queries) DropWaiting(ctx context.Context, arg DropWaitingParams) error {
@@ -65,6 +66,7 @@ func (q *Queries) DropWaiting(ctx context.Context, arg DropWaitingParams) error 
 		arg.Names,
 		arg.OwnerEpochs,
 		arg.Numbers,
+		arg.Owner,
 	)
 	return err
 }
@@ -443,8 +445,8 @@ const putWaiting = `-- name: PutWaiting :exec
 
 INSERT INTO copies_waiting (region, kind, scope, name, owner, owner_epoch, number, change)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
-ON CONFLICT (kind, scope, name, region) DO UPDATE SET
-    owner = excluded.owner, owner_epoch = excluded.owner_epoch, number = excluded.number, change = excluded.change, failures = 0, problem = '', retry_at = now()
+ON CONFLICT (kind, scope, name, region, owner) DO UPDATE SET
+    owner_epoch = excluded.owner_epoch, number = excluded.number, change = excluded.change, failures = 0, problem = '', retry_at = now()
 WHERE (copies_waiting.owner_epoch, copies_waiting.number) < (excluded.owner_epoch, excluded.number)
 `
 

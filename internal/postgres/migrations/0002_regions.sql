@@ -90,7 +90,7 @@ CREATE TABLE quarantine (
 );
 CREATE INDEX quarantine_waiting ON quarantine (peer) WHERE waiting IS NOT NULL;
 
--- A newer state of a copy that waits for the template generations and bodies that it names. At most one for an object.
+-- A newer state of a copy that waits for the template generations and bodies that it names. At most one for an object and the peer that sent it: two may claim the object.
 CREATE TABLE copies_waiting (
     region      text        NOT NULL,
     kind        text        NOT NULL,
@@ -104,7 +104,7 @@ CREATE TABLE copies_waiting (
     failures    integer     NOT NULL DEFAULT 0,
     problem     text        NOT NULL DEFAULT '', -- of the last attempt
     retry_at    timestamptz NOT NULL DEFAULT now(),
-    PRIMARY KEY (kind, scope, name, region)
+    PRIMARY KEY (kind, scope, name, region, owner)
 );
 CREATE INDEX copies_waiting_due ON copies_waiting (owner, retry_at);
 

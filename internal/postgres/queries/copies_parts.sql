@@ -3,15 +3,15 @@
 -- name: PutWaiting :exec
 INSERT INTO copies_waiting (region, kind, scope, name, owner, owner_epoch, number, change)
 VALUES (@region, @kind, @scope, @name, @owner, @owner_epoch, @number, @change)
-ON CONFLICT (kind, scope, name, region) DO UPDATE SET
-    owner = excluded.owner, owner_epoch = excluded.owner_epoch, number = excluded.number, change = excluded.change, failures = 0, problem = '', retry_at = now()
+ON CONFLICT (kind, scope, name, region, owner) DO UPDATE SET
+    owner_epoch = excluded.owner_epoch, number = excluded.number, change = excluded.change, failures = 0, problem = '', retry_at = now()
 WHERE (copies_waiting.owner_epoch, copies_waiting.number) < (excluded.owner_epoch, excluded.number);
 
 -- name: DropWaiting :exec
 DELETE FROM copies_waiting w
 USING (SELECT unnest(@regions::text[]) AS region, unnest(@kinds::text[]) AS kind, unnest(@scopes::text[]) AS scope, unnest(@names::text[]) AS name,
               unnest(@owner_epochs::bigint[]) AS owner_epoch, unnest(@numbers::bigint[]) AS number) k
-WHERE w.kind = k.kind AND w.scope = k.scope AND w.name = k.name AND w.region = k.region AND (w.owner_epoch, w.number) <= (k.owner_epoch, k.number);
+WHERE w.owner = @owner AND w.kind = k.kind AND w.scope = k.scope AND w.name = k.name AND w.region = k.region AND (w.owner_epoch, w.number) <= (k.owner_epoch, k.number);
 
 -- name: DropWaitingOf :exec
 DELETE FROM copies_waiting WHERE owner = @owner;
