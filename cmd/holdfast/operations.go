@@ -30,6 +30,9 @@ func (c *cli) operationItem(op api.Operation) item {
 	if op.Holder != "" {
 		of = op.Holder
 	}
+	if op.Region != "" {
+		of = "region/" + op.Region
+	}
 	return item{name: "operation/" + op.ID, value: op, cells: []string{
 		op.ID, op.Kind, of, string(op.State), op.Reason, number(op.Revision), op.RequestedBy,
 		c.ago(op.CreatedAt), c.agoOf(op.EndedAt),

@@ -75,7 +75,7 @@ func (p *progress) nodes(op api.Operation) []api.NodeProgress {
 	if op.Replicas != nil {
 		return []api.NodeProgress{replicasLine(op)}
 	}
-	if op.Node != "" || op.Deployment != "" || op.Fleet != "" || op.Module != "" || op.Holder != "" { // what it waits for
+	if op.Node != "" || op.Deployment != "" || op.Fleet != "" || op.Module != "" || op.Holder != "" || op.Region != "" { // what it waits for
 		return []api.NodeProgress{{State: string(op.State), Message: op.Message}}
 	}
 	if len(op.Progress) == 0 {
@@ -160,6 +160,9 @@ func operationSubject(op api.Operation) string {
 	}
 	if op.Holder != "" {
 		return op.Kind + " " + op.Holder
+	}
+	if op.Region != "" {
+		return op.Kind + " region/" + op.Region
 	}
 	if op.Instance == "" {
 		return op.Kind + " " + first(op.Site, op.ID)

@@ -51,6 +51,9 @@ func (s *server) listQuarantine(ctx context.Context, in *quarantineInput) (*quar
 	if err := fleet.ValidateName("name", in.Name); err != nil {
 		return nil, err
 	}
+	if _, err := s.regionNamed(ctx, in.Name); err != nil {
+		return nil, err
+	}
 	place, err := placeOf(in.Cursor)
 	if err != nil {
 		return nil, err
