@@ -56,7 +56,7 @@ func (m *mesh) synced(t *testing.T, at string, op api.Operation) {
 }
 
 // compares has a region compare its copies with their owner: what was changed behind its back is mended, whatever is killed
-// or cut meanwhile. M21 to M26, M33, X14, X23
+// or cut meanwhile. M21, M22, M23, M24, M25, M26, M33, X14, X23
 func (m *mesh) compares(t *testing.T) {
 	p := sharedProject{m, "mended"}
 	p.allow(t, "eu", "ap", "eu", "us")

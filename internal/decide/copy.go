@@ -141,6 +141,10 @@ type Removals struct {
 	Explained func() (bool, error)
 }
 
+// RemovalCap is how many copies one comparison takes away without an operator, for a number of objects: a tenth, and not
+// fewer than 100.
+func RemovalCap(objects int64) int64 { return max(objects/10, 100) }
+
 // Remove decides whether a comparison takes a copy away, and names the rule. What the owner never knew waits for an
 // operator: the owner may have lost it.
 func Remove(end fleet.CopyEnd, r Removals) (CopyStep, string, error) {

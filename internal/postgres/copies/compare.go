@@ -198,7 +198,7 @@ func (s *Store) ApplyCompared(ctx context.Context, in fleet.ComparedSet) (fleet.
 			return fleet.Errorf(fleet.Stale, "the comparison with region %s is elsewhere now", in.Place.Peer)
 		}
 		a := &applying{s: s, q: q, self: fleet.RegionName(s.Region), peer: in.Place.Peer}
-		a.compared = &decide.Removals{Accept: at.Accept, Left: removalCap(at.Objects) - at.Removed}
+		a.compared = &decide.Removals{Accept: at.Accept, Left: decide.RemovalCap(at.Objects) - at.Removed}
 		if err := a.run(ctx, in.Changes); err != nil {
 			return err
 		}
@@ -214,10 +214,6 @@ func (s *Store) ApplyCompared(ctx context.Context, in fleet.ComparedSet) (fleet.
 	})
 	return out, err
 }
-
-// removalCap is how many copies one comparison takes away without an operator, for a number of objects: a tenth, and not
-// fewer than 100.
-func removalCap(objects int64) int64 { return max(objects/10, 100) }
 
 // remove bounds what a comparison takes away.
 func (a *applying) remove(ctx context.Context, c fleet.CopyChange) (decide.CopyStep, string, error) {
