@@ -162,6 +162,9 @@ func (s *Store) WatchedObjects(ctx context.Context, after fleet.ObjectKey, regio
 
 // ObjectsNow reads objects by their keys; those that are gone are missing.
 func (s *Store) ObjectsNow(ctx context.Context, keys []fleet.ObjectKey) ([]fleet.Object, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
 	var p db.ObjectsNowParams
 	for _, k := range keys {
 		p.Kinds, p.Scopes, p.Names = append(p.Kinds, string(k.Kind)), append(p.Scopes, k.Scope), append(p.Names, k.Name)

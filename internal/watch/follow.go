@@ -192,7 +192,7 @@ func (f *following) open(ctx context.Context) (took bool, err error) {
 				return s.took, l.err
 			}
 			silence.Reset(f.Silence)
-			if err := s.take(ctx, l); err != nil {
+			if err := s.take(ctx, l, len(lines) > 0); err != nil {
 				return s.took, err
 			}
 		}
@@ -252,7 +252,8 @@ type received struct {
 	took     bool
 }
 
-func (s *received) take(ctx context.Context, l line) error {
+// take takes a line. What came before a place is applied at once, unless more lines are here: they are applied together.
+func (s *received) take(ctx context.Context, l line, more bool) error {
 	switch l.Type {
 	case api.WatchObject, api.WatchGone:
 		s.snapshot++
@@ -280,7 +281,9 @@ func (s *received) take(ctx context.Context, l line) error {
 		if len(s.changes) == 0 && s.began == "" {
 			return nil
 		}
-		s.began = ""
+		if s.began = ""; more {
+			return nil
+		}
 		return s.keepPlace(ctx)
 	case api.WatchHardReset:
 		s.snapshot, s.changes, s.bytes, s.began, s.place, s.reset = 0, nil, 0, "", nil, true

@@ -103,8 +103,9 @@ func (s *Stream) resume(ctx context.Context, after string) (bool, error) {
 }
 
 // follow sends what changes. A current line follows whenever all that was committed is sent, so that a watch that
-// breaks resumes near its end.
+// breaks resumes near its end; what the watch does not show is worth none before the next beat.
 func (s *Stream) follow(ctx context.Context) error {
+	owed := false
 	beat := time.NewTicker(s.Beat)
 	defer beat.Stop()
 	for {
@@ -116,8 +117,8 @@ func (s *Stream) follow(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if len(rows) < readAtOnce && len(rows) > 0 {
-			lines = append(lines, s.current())
+		if owed = owed || len(lines) > 0; owed && len(rows) < readAtOnce {
+			lines, owed = append(lines, s.current()), false
 		}
 		if err := s.Send(lines); err != nil {
 			return err
@@ -152,23 +153,24 @@ type change struct {
 	epoch int64
 	// number is that of the last event; of a copy, the last of its owner's.
 	number int64
-	shown  bool
+	// shown: the watch showed it before. concerns: it did, or does after the last event.
+	shown, concerns bool
 }
 
-// take notes an event of the object, and gives what it replaced. The version of what a peer sees no more is the last of
-// this region's own.
-func (c *change) take(e postgres.Event, f Filter, self fleet.RegionName) (before state) {
+// take notes an event of the object. The version of what a peer sees no more is the last of this region's own.
+func (c *change) take(e postgres.Event, s *Stream) {
 	before, after := stateOf(e.Before), stateOf(e.After)
 	c.last, c.number = e, e.Cursor.Seq
-	for _, s := range []state{before, after} {
-		if f.Owner == "" || s.ownedBy(f.Owner) {
-			c.epoch = max(c.epoch, s.OwnerEpoch)
+	for _, is := range []state{before, after} {
+		if s.Filter.Owner == "" || is.ownedBy(s.Filter.Owner) {
+			c.epoch = max(c.epoch, is.OwnerEpoch)
 		}
 	}
-	if c.key.Region != "" && !before.ownedBy(self) && !after.ownedBy(self) {
+	if c.key.Region != "" && !before.ownedBy(s.Self) && !after.ownedBy(s.Self) {
 		c.number = max(before.Number, after.Number)
 	}
-	return before
+	c.shown = c.shown || before.Syncing != nil && s.shared(*before.Syncing)
+	c.concerns = c.shown || after.Syncing != nil && s.shared(*after.Syncing)
 }
 
 // changes turns events into lines: each object that changed, once, as it is now.
@@ -194,9 +196,9 @@ func (s *Stream) changes(ctx context.Context, rows []postgres.Event) ([]api.Watc
 			byKey[key] = c
 			all = append(all, c)
 		}
-		before := c.take(e, s.Filter, s.Self)
-		c.shown = c.shown || before.Syncing != nil && s.shared(*before.Syncing)
+		c.take(e, s)
 	}
+	all = slices.DeleteFunc(all, func(c *change) bool { return !c.concerns })
 	if len(all) == 0 {
 		return nil, nil
 	}

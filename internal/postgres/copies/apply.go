@@ -24,7 +24,8 @@ func (s *Store) ApplyCopies(ctx context.Context, in fleet.CopySet) (fleet.Copies
 		if err != nil {
 			return postgres.Failed("read the stream", err)
 		}
-		a := &applying{s: s, q: q, self: fleet.RegionName(s.Region), peer: in.Claim.Peer, waits: held.Waits}
+		a := s.applying(q, in.Claim.Peer)
+		a.waits = held.Waits
 		if err = a.run(ctx, in.Changes); err != nil {
 			return err
 		}
@@ -58,12 +59,21 @@ type applying struct {
 
 	copies map[fleet.CopyKey]fleet.Object
 	held   map[fleet.CopyKey]decide.HeldCopy
+	// marked, aside and pending are what has a marker, was set aside, and waits for its parts.
+	marked, aside, pending map[fleet.CopyKey]bool
 
 	group, all outcome
 	doubtful   []fleet.CopyAsked
 	removed    int64 // copies that were here
 	lost       []lost
 	done       fleet.CopiesApplied
+}
+
+func (s *Store) applying(q *db.Queries, peer fleet.RegionName) *applying {
+	return &applying{
+		s: s, q: q, self: fleet.RegionName(s.Region), peer: peer,
+		marked: map[fleet.CopyKey]bool{}, aside: map[fleet.CopyKey]bool{}, pending: map[fleet.CopyKey]bool{},
+	}
 }
 
 func (a *applying) run(ctx context.Context, changes []fleet.CopyChange) error {
@@ -190,27 +200,40 @@ func keysOf(changes []fleet.CopyChange) []fleet.CopyKey {
 	return out
 }
 
+// keysIn are those of some changes that are in a set.
+func keysIn(set map[fleet.CopyKey]bool, changes []fleet.CopyChange) (out []fleet.CopyKey) {
+	for _, c := range changes {
+		if set[c.Key] {
+			out = append(out, c.Key)
+		}
+	}
+	return out
+}
+
 func (a *applying) read(ctx context.Context, changes []fleet.CopyChange) error {
 	c := columnsOf(keysOf(changes))
-	rows, err := a.q.CopiesNow(ctx, db.CopiesNowParams{Regions: c.regions, Kinds: c.kinds, Scopes: c.scopes, Names: c.names})
+	rows, err := a.q.HeldNow(ctx, db.HeldNowParams{Peer: string(a.peer), Regions: c.regions, Kinds: c.kinds, Scopes: c.scopes, Names: c.names})
 	if err != nil {
 		return postgres.Failed("read copies", err)
 	}
-	markers, err := a.q.MarkersNow(ctx, db.MarkersNowParams{Regions: c.regions, Kinds: c.kinds, Scopes: c.scopes, Names: c.names})
-	if err != nil {
-		return postgres.Failed("read markers", err)
-	}
 	a.copies = make(map[fleet.CopyKey]fleet.Object, len(rows))
-	a.held = make(map[fleet.CopyKey]decide.HeldCopy, len(rows)+len(markers))
-	for _, m := range markers {
-		key := fleet.CopyKey{Region: fleet.RegionName(m.Region), ObjectKey: fleet.ObjectKey{Kind: fleet.ObjectKind(m.Kind), Scope: m.Scope, Name: m.Name}}
-		a.held[key] = decide.HeldCopy{Known: true, Owner: fleet.RegionName(m.Owner), Version: fleet.CopyVersion{OwnerEpoch: m.OwnerEpoch, Number: m.Number}}
-	}
+	a.held = make(map[fleet.CopyKey]decide.HeldCopy, len(rows))
 	for _, r := range rows {
-		o := copyOf(r)
-		key := keyOf(o)
-		a.copies[key] = o
-		a.held[key] = decide.HeldCopy{Known: true, Owner: fleet.RegionName(r.Owner), Version: o.Version}
+		key := fleet.CopyKey{Region: fleet.RegionName(r.Region), ObjectKey: fleet.ObjectKey{Kind: fleet.ObjectKind(r.Kind), Scope: r.Scope, Name: r.Name}}
+		a.marked[key], a.aside[key], a.pending[key] = r.MarkedBy != "", r.Aside, r.Waits
+		switch {
+		case r.Copy != nil:
+			var is row
+			if err := json.Unmarshal(r.Copy, &is); err != nil {
+				return postgres.Failed("read copies", err)
+			}
+			a.copies[key] = is.object()
+			a.held[key] = decide.HeldCopy{Known: true, Owner: is.Owner, Version: a.copies[key].Version}
+		case a.marked[key]:
+			a.held[key] = decide.HeldCopy{
+				Known: true, Owner: fleet.RegionName(r.MarkedBy), Version: fleet.CopyVersion{OwnerEpoch: r.MarkedEpoch, Number: r.MarkedNumber},
+			}
+		}
 	}
 	return nil
 }
@@ -222,35 +245,35 @@ func keyOf(o fleet.Object) fleet.CopyKey {
 // copyOf is a row as an object.
 func copyOf(r db.Copy) fleet.Object { return postgres.CopyOf(r) }
 
+// written is a copy and its event, as the query takes them.
+type written struct {
+	row
+	Type   string          `json:"type"`
+	Before json.RawMessage `json:"before,omitempty"`
+	After  json.RawMessage `json:"after,omitempty"`
+}
+
 func (a *applying) write(ctx context.Context, changes []fleet.CopyChange) error {
 	if len(changes) == 0 {
 		return nil
 	}
-	events, err := a.append(ctx, changes, func(c fleet.CopyChange) (kind string, before, after *fleet.Object) {
-		if was, is := a.copies[c.Key]; is {
-			return "updated", &was, c.Object
-		}
-		return "created", nil, c.Object
-	})
-	if err != nil {
-		return err
-	}
-	rows := make([]row, len(changes))
+	rows := make([]written, len(changes))
 	for i, c := range changes {
 		o := *c.Object
-		o.Region, o.Version, o.ResourceVersion = c.Key.Region, c.Version, events[c.Key]
-		rows[i] = rowOf(a.peer, o)
+		o.Region, o.Version = c.Key.Region, c.Version
+		rows[i] = written{row: rowOf(a.peer, o), Type: "created", After: postgres.Declared(&o)}
+		if was, is := a.copies[c.Key]; is {
+			rows[i].Type, rows[i].Before = "updated", postgres.Declared(&was)
+		}
 	}
 	body, err := json.Marshal(rows)
 	if err != nil {
 		return postgres.Failed("write copies", err)
 	}
-	if err := a.q.PutCopies(ctx, body); err != nil {
+	if err := a.q.WriteCopies(ctx, db.WriteCopiesParams{Actor: a.actor(), Rows: body}); err != nil {
 		return postgres.Failed("write copies", err)
 	}
-	c := columnsOf(keysOf(changes))
-	err = a.q.DropMarkers(ctx, db.DropMarkersParams{Regions: c.regions, Kinds: c.kinds, Scopes: c.scopes, Names: c.names})
-	return postgres.Failed("drop markers", err)
+	return a.dropMarkers(ctx, changes)
 }
 
 type marker struct {
@@ -289,16 +312,14 @@ func (a *applying) end(ctx context.Context, changes []fleet.CopyChange) error {
 			markers[i].Reason = reason
 		}
 	}
-	if _, err := a.append(ctx, gone, func(c fleet.CopyChange) (string, *fleet.Object, *fleet.Object) {
-		was := a.copies[c.Key]
-		was.Version = c.Version // by which it went
-		return "deleted", &was, nil
-	}); err != nil {
-		return err
-	}
-	c := columnsOf(keysOf(gone))
-	if err := a.q.DropCopies(ctx, db.DropCopiesParams{Regions: c.regions, Kinds: c.kinds, Scopes: c.scopes, Names: c.names}); err != nil {
-		return postgres.Failed("drop copies", err)
+	if len(gone) > 0 {
+		if err := a.ended(ctx, gone); err != nil {
+			return err
+		}
+		c := columnsOf(keysOf(gone))
+		if err := a.q.DropCopies(ctx, db.DropCopiesParams{Regions: c.regions, Kinds: c.kinds, Scopes: c.scopes, Names: c.names}); err != nil {
+			return postgres.Failed("drop copies", err)
+		}
 	}
 	body, err := json.Marshal(markers)
 	if err != nil {
@@ -317,45 +338,24 @@ type event struct {
 	UID        string            `json:"uid"`
 	Generation int64             `json:"generation"`
 	Before     json.RawMessage   `json:"before,omitempty"`
-	After      json.RawMessage   `json:"after,omitempty"`
 	Region     fleet.RegionName  `json:"region"`
 }
 
-// append writes local events, which peers do not receive, and gives their numbers.
-func (a *applying) append(
-	ctx context.Context, changes []fleet.CopyChange, of func(fleet.CopyChange) (kind string, before, after *fleet.Object),
-) (map[fleet.CopyKey]int64, error) {
-	out := make(map[fleet.CopyKey]int64, len(changes))
-	if len(changes) == 0 {
-		return out, nil
-	}
-	rows := make([]event, len(changes))
-	for i, c := range changes {
-		kind, before, after := of(c)
-		for _, o := range []*fleet.Object{before, after} {
-			if o != nil {
-				o.Region = c.Key.Region
-			}
-		}
-		o := after
-		if o == nil {
-			o = before
-		}
+// ended writes the local events of copies that go, which peers do not receive.
+func (a *applying) ended(ctx context.Context, gone []fleet.CopyChange) error {
+	rows := make([]event, len(gone))
+	for i, c := range gone {
+		o := a.copies[c.Key]
+		o.Version = c.Version // by which it went
 		rows[i] = event{
-			Type: kind, Kind: o.Kind, Project: o.Project, Scope: o.Scope, Name: o.Name, UID: o.UID, Generation: o.Generation,
-			Before: postgres.Declared(before), After: postgres.Declared(after), Region: c.Key.Region,
+			Type: "deleted", Kind: o.Kind, Project: o.Project, Scope: o.Scope, Name: o.Name, UID: o.UID, Generation: o.Generation,
+			Before: postgres.Declared(&o), Region: c.Key.Region,
 		}
 	}
 	body, err := json.Marshal(rows)
 	if err != nil {
-		return nil, postgres.Failed("append events", err)
+		return postgres.Failed("append events", err)
 	}
-	numbers, err := a.q.AppendCopyEvents(ctx, db.AppendCopyEventsParams{Actor: "region:" + string(a.peer), Rows: body})
-	if err != nil {
-		return nil, postgres.Failed("append events", err)
-	}
-	for _, n := range numbers {
-		out[fleet.CopyKey{Region: fleet.RegionName(n.Region), ObjectKey: fleet.ObjectKey{Kind: fleet.ObjectKind(n.Kind), Scope: n.Scope, Name: n.Name}}] = n.Seq
-	}
-	return out, nil
+	_, err = a.q.AppendCopyEvents(ctx, db.AppendCopyEventsParams{Actor: a.actor(), Rows: body})
+	return postgres.Failed("append events", err)
 }

@@ -36,10 +36,11 @@ func (a *applying) refuse(ctx context.Context) error {
 
 // release forgets what was set aside of objects of which a newer state was taken.
 func (a *applying) release(ctx context.Context, taken []fleet.CopyChange) error {
-	if len(taken) == 0 {
+	keys := keysIn(a.aside, taken)
+	if len(keys) == 0 {
 		return nil
 	}
-	c := columnsOf(keysOf(taken))
+	c := columnsOf(keys)
 	return postgres.Failed("forget what was set aside", a.q.DropQuarantine(ctx, db.DropQuarantineParams{
 		Peer: string(a.peer), Regions: c.regions, Kinds: c.kinds, Scopes: c.scopes, Names: c.names,
 	}))

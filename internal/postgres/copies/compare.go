@@ -190,6 +190,9 @@ func namesOf(asked []fleet.CopyAsked) []fleet.CopyKey {
 func (s *Store) ApplyCompared(ctx context.Context, in fleet.ComparedSet) (fleet.ComparedApplied, error) {
 	var out fleet.ComparedApplied
 	err := s.Tx(ctx, "apply what was compared with region "+string(in.Place.Peer), func(q *db.Queries) error {
+		if _, err := q.HoldStream(ctx, db.HoldStreamParams{Peer: string(in.Place.Peer)}); err != nil && !postgres.NoRows(err) {
+			return postgres.Failed("hold the stream", err)
+		}
 		at, err := s.syncPlace(ctx, q, in.Place.Peer)
 		if err != nil {
 			return err
@@ -197,7 +200,7 @@ func (s *Store) ApplyCompared(ctx context.Context, in fleet.ComparedSet) (fleet.
 		if at.Pass != in.Place.Pass || at.At != in.Place.At || at.Bits != in.Place.Bits {
 			return fleet.Errorf(fleet.Stale, "the comparison with region %s is elsewhere now", in.Place.Peer)
 		}
-		a := &applying{s: s, q: q, self: fleet.RegionName(s.Region), peer: in.Place.Peer}
+		a := s.applying(q, in.Place.Peer)
 		a.compared = &decide.Removals{Accept: at.Accept, Left: decide.RemovalCap(at.Objects) - at.Removed}
 		if err := a.run(ctx, in.Changes); err != nil {
 			return err

@@ -160,7 +160,11 @@ func (a *applying) writeOwn(ctx context.Context, changes []fleet.CopyChange) err
 }
 
 func (a *applying) dropMarkers(ctx context.Context, changes []fleet.CopyChange) error {
-	c := columnsOf(keysOf(changes))
+	keys := keysIn(a.marked, changes)
+	if len(keys) == 0 {
+		return nil
+	}
+	c := columnsOf(keys)
 	err := a.q.DropMarkers(ctx, db.DropMarkersParams{Regions: c.regions, Kinds: c.kinds, Scopes: c.scopes, Names: c.names})
 	return postgres.Failed("drop markers", err)
 }

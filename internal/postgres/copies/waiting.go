@@ -3,6 +3,7 @@ package copies
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 
@@ -94,7 +95,7 @@ func (a *applying) wait(ctx context.Context, c fleet.CopyChange) error {
 
 // stopWaiting forgets states of copies of which this one, or a newer one, was taken.
 func (a *applying) stopWaiting(ctx context.Context) error {
-	return stopWaiting(ctx, a.q, a.peer, a.taken())
+	return stopWaiting(ctx, a.q, a.peer, slices.DeleteFunc(a.taken(), func(c fleet.CopyChange) bool { return !a.pending[c.Key] }))
 }
 
 func stopWaiting(ctx context.Context, q *db.Queries, peer fleet.RegionName, taken []fleet.CopyChange) error {

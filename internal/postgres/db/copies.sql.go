@@ -282,9 +282,79 @@ func (q *Queries) ForgetPeer(ctx context.Context, peer string) error {
 	return err
 }
 
+const heldNow = `-- name: HeldNow :many
+SELECT k.region::text AS region, k.kind::text AS kind, k.scope::text AS scope, k.name::text AS name, to_jsonb(c.*)::jsonb AS copy,
+       coalesce(m.owner, '') AS marked_by, coalesce(m.owner_epoch, 0) AS marked_epoch, coalesce(m.number, 0) AS marked_number,
+       (q.peer IS NOT NULL)::boolean AS aside, (w.owner IS NOT NULL)::boolean AS waits
+FROM (SELECT unnest($1::text[]) AS region, unnest($2::text[]) AS kind, unnest($3::text[]) AS scope, unnest($4::text[]) AS name) k
+LEFT JOIN copies c ON c.kind = k.kind AND c.scope = k.scope AND c.name = k.name AND c.region = k.region
+LEFT JOIN copy_markers m ON m.kind = k.kind AND m.scope = k.scope AND m.name = k.name AND m.region = k.region
+LEFT JOIN quarantine q ON q.peer = $5 AND q.kind = k.kind AND q.scope = k.scope AND q.name = k.name AND q.region = k.region
+LEFT JOIN copies_waiting w ON w.owner = $5 AND w.kind = k.kind AND w.scope = k.scope AND w.name = k.name AND w.region = k.region
+`
+
+type HeldNowParams struct {
+	Regions []string
+	Kinds   []string
+	Scopes  []string
+	Names   []string
+	Peer    string
+}
+
+type HeldNowRow struct {
+	Region       string
+	Kind         string
+	Scope        string
+	Name         string
+	Copy         json.RawMessage
+	MarkedBy     string
+	MarkedEpoch  int64
+	MarkedNumber int64
+	Aside        bool
+	Waits        bool
+}
+
+// What is here of objects of which a peer sent something.
+func (q *Queries) HeldNow(ctx context.Context, arg HeldNowParams) ([]HeldNowRow, error) {
+	rows, err := q.db.Query(ctx, heldNow,
+		arg.Regions,
+		arg.Kinds,
+		arg.Scopes,
+		arg.Names,
+		arg.Peer,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []HeldNowRow
+	for rows.Next() {
+		var i HeldNowRow
+		if err := rows.Scan(
+			&i.Region,
+			&i.Kind,
+			&i.Scope,
+			&i.Name,
+			&i.Copy,
+			&i.MarkedBy,
+			&i.MarkedEpoch,
+			&i.MarkedNumber,
+			&i.Aside,
+			&i.Waits,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const holdStream = `-- name: HoldStream :one
 SELECT s.peer, s.claim, s.run, s.position, s.began, s.applied, s.seen_at, s.current_at, EXISTS (SELECT FROM quarantine q WHERE q.peer = s.peer AND q.waiting IS NOT NULL) AS waits
-FROM region_streams s WHERE s.peer = $1 AND s.claim = $2 FOR UPDATE OF s
+FROM region_streams s WHERE s.peer = $1 AND (s.claim = $2 OR $2 = 0) FOR UPDATE OF s
 `
 
 type HoldStreamParams struct {
@@ -304,6 +374,7 @@ type HoldStreamRow struct {
 	Waits     bool
 }
 
+// One writer at a time of what a peer owns: the run that has the claim, or a comparison, which has none.
 func (q *Queries) HoldStream(ctx context.Context, arg HoldStreamParams) (HoldStreamRow, error) {
 	row := q.db.QueryRow(ctx, holdStream, arg.Peer, arg.Claim)
 	var i HoldStreamRow
@@ -372,53 +443,6 @@ func (q *Queries) ListCopies(ctx context.Context, arg ListCopiesParams) ([]Copy,
 			&i.UpdatedAt,
 			&i.DeletingSince,
 			&i.Event,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const markersNow = `-- name: MarkersNow :many
-SELECT m.region, m.kind, m.scope, m.name, m.owner, m.owner_epoch, m.number, m.reason, m.at FROM (SELECT unnest($1::text[]) AS region, unnest($2::text[]) AS kind, unnest($3::text[]) AS scope, unnest($4::text[]) AS name) k
-JOIN copy_markers m ON m.kind = k.kind AND m.scope = k.scope AND m.name = k.name AND m.region = k.region
-`
-
-type MarkersNowParams struct {
-	Regions []string
-	Kinds   []string
-	Scopes  []string
-	Names   []string
-}
-
-func (q *Queries) MarkersNow(ctx context.Context, arg MarkersNowParams) ([]CopyMarker, error) {
-	rows, err := q.db.Query(ctx, markersNow,
-		arg.Regions,
-		arg.Kinds,
-		arg.Scopes,
-		arg.Names,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []CopyMarker
-	for rows.Next() {
-		var i CopyMarker
-		if err := rows.Scan(
-			&i.Region,
-			&i.Kind,
-			&i.Scope,
-			&i.Name,
-			&i.Owner,
-			&i.OwnerEpoch,
-			&i.Number,
-			&i.Reason,
-			&i.At,
 		); err != nil {
 			return nil, err
 		}
@@ -730,4 +754,33 @@ func (q *Queries) WatchCopies(ctx context.Context, arg WatchCopiesParams) ([]Cop
 		return nil, err
 	}
 	return items, nil
+}
+
+const writeCopies = `-- name: WriteCopies :exec
+WITH appended AS (
+    INSERT INTO events (era, type, kind, project, scope, name, uid, generation, actor, before, after, region)
+    SELECT r.era, e.type, e.kind, e.project, e.scope, e.name, e.uid, e.generation, $2, e.before, e.after, e.region
+    FROM region r, jsonb_to_recordset($1::jsonb) AS e(type text, kind text, project text, scope text, name text, uid uuid, generation bigint, before jsonb, after jsonb, region text)
+    RETURNING region, kind, scope, name, seq)
+INSERT INTO copies (region, kind, scope, name, owner, owner_epoch, number, uid, project, service, labels, generation, spec, syncing, created_by, created_at,
+    updated_at, deleting_since, event)
+SELECT c.region, c.kind, c.scope, c.name, c.owner, c.owner_epoch, c.number, c.uid, c.project, c.service, c.labels, c.generation, c.spec, c.syncing, c.created_by,
+    c.created_at, c.updated_at, c.deleting_since, a.seq
+FROM jsonb_populate_recordset(NULL::copies, $1::jsonb) c
+JOIN appended a ON a.kind = c.kind AND a.scope = c.scope AND a.name = c.name AND a.region = c.region
+ON CONFLICT (kind, scope, name, region) DO UPDATE SET
+    owner = excluded.owner, owner_epoch = excluded.owner_epoch, number = excluded.number, uid = excluded.uid, project = excluded.project,
+    service = excluded.service, labels = excluded.labels, generation = excluded.generation, spec = excluded.spec, syncing = excluded.syncing, created_by = excluded.created_by,
+    created_at = excluded.created_at, updated_at = excluded.updated_at, deleting_since = excluded.deleting_since, event = excluded.event
+`
+
+type WriteCopiesParams struct {
+	Rows  json.RawMessage
+	Actor string
+}
+
+// Each with its local event, which peers do not receive.
+func (q *Queries) WriteCopies(ctx context.Context, arg WriteCopiesParams) error {
+	_, err := q.db.Exec(ctx, writeCopies, arg.Rows, arg.Actor)
+	return err
 }

@@ -3,9 +3,10 @@ INSERT INTO region_streams (peer, run) VALUES (@peer, @run)
 ON CONFLICT (peer) DO UPDATE SET run = excluded.run, claim = region_streams.claim + 1, seen_at = now()
 RETURNING claim;
 
+-- One writer at a time of what a peer owns: the run that has the claim, or a comparison, which has none.
 -- name: HoldStream :one
 SELECT s.*, EXISTS (SELECT FROM quarantine q WHERE q.peer = s.peer AND q.waiting IS NOT NULL) AS waits
-FROM region_streams s WHERE s.peer = @peer AND s.claim = @claim FOR UPDATE OF s;
+FROM region_streams s WHERE s.peer = @peer AND (s.claim = @claim OR @claim = 0) FOR UPDATE OF s;
 
 -- name: MoveStream :exec
 UPDATE region_streams
@@ -25,9 +26,16 @@ FROM region_streams s ORDER BY s.peer;
 SELECT c.* FROM (SELECT unnest(@regions::text[]) AS region, unnest(@kinds::text[]) AS kind, unnest(@scopes::text[]) AS scope, unnest(@names::text[]) AS name) k
 JOIN copies c ON c.kind = k.kind AND c.scope = k.scope AND c.name = k.name AND c.region = k.region;
 
--- name: MarkersNow :many
-SELECT m.* FROM (SELECT unnest(@regions::text[]) AS region, unnest(@kinds::text[]) AS kind, unnest(@scopes::text[]) AS scope, unnest(@names::text[]) AS name) k
-JOIN copy_markers m ON m.kind = k.kind AND m.scope = k.scope AND m.name = k.name AND m.region = k.region;
+-- What is here of objects of which a peer sent something.
+-- name: HeldNow :many
+SELECT k.region::text AS region, k.kind::text AS kind, k.scope::text AS scope, k.name::text AS name, to_jsonb(c.*)::jsonb AS copy,
+       coalesce(m.owner, '') AS marked_by, coalesce(m.owner_epoch, 0) AS marked_epoch, coalesce(m.number, 0) AS marked_number,
+       (q.peer IS NOT NULL)::boolean AS aside, (w.owner IS NOT NULL)::boolean AS waits
+FROM (SELECT unnest(@regions::text[]) AS region, unnest(@kinds::text[]) AS kind, unnest(@scopes::text[]) AS scope, unnest(@names::text[]) AS name) k
+LEFT JOIN copies c ON c.kind = k.kind AND c.scope = k.scope AND c.name = k.name AND c.region = k.region
+LEFT JOIN copy_markers m ON m.kind = k.kind AND m.scope = k.scope AND m.name = k.name AND m.region = k.region
+LEFT JOIN quarantine q ON q.peer = @peer AND q.kind = k.kind AND q.scope = k.scope AND q.name = k.name AND q.region = k.region
+LEFT JOIN copies_waiting w ON w.owner = @peer AND w.kind = k.kind AND w.scope = k.scope AND w.name = k.name AND w.region = k.region;
 
 -- name: PutCopies :exec
 INSERT INTO copies (region, kind, scope, name, owner, owner_epoch, number, uid, project, service, labels, generation, spec, syncing, created_by, created_at,
@@ -35,6 +43,24 @@ INSERT INTO copies (region, kind, scope, name, owner, owner_epoch, number, uid, 
 SELECT c.region, c.kind, c.scope, c.name, c.owner, c.owner_epoch, c.number, c.uid, c.project, c.service, c.labels, c.generation, c.spec, c.syncing, c.created_by,
     c.created_at, c.updated_at, c.deleting_since, c.event
 FROM jsonb_populate_recordset(NULL::copies, @rows::jsonb) c
+ON CONFLICT (kind, scope, name, region) DO UPDATE SET
+    owner = excluded.owner, owner_epoch = excluded.owner_epoch, number = excluded.number, uid = excluded.uid, project = excluded.project,
+    service = excluded.service, labels = excluded.labels, generation = excluded.generation, spec = excluded.spec, syncing = excluded.syncing, created_by = excluded.created_by,
+    created_at = excluded.created_at, updated_at = excluded.updated_at, deleting_since = excluded.deleting_since, event = excluded.event;
+
+-- Each with its local event, which peers do not receive.
+-- name: WriteCopies :exec
+WITH appended AS (
+    INSERT INTO events (era, type, kind, project, scope, name, uid, generation, actor, before, after, region)
+    SELECT r.era, e.type, e.kind, e.project, e.scope, e.name, e.uid, e.generation, @actor, e.before, e.after, e.region
+    FROM region r, jsonb_to_recordset(@rows::jsonb) AS e(type text, kind text, project text, scope text, name text, uid uuid, generation bigint, before jsonb, after jsonb, region text)
+    RETURNING region, kind, scope, name, seq)
+INSERT INTO copies (region, kind, scope, name, owner, owner_epoch, number, uid, project, service, labels, generation, spec, syncing, created_by, created_at,
+    updated_at, deleting_since, event)
+SELECT c.region, c.kind, c.scope, c.name, c.owner, c.owner_epoch, c.number, c.uid, c.project, c.service, c.labels, c.generation, c.spec, c.syncing, c.created_by,
+    c.created_at, c.updated_at, c.deleting_since, a.seq
+FROM jsonb_populate_recordset(NULL::copies, @rows::jsonb) c
+JOIN appended a ON a.kind = c.kind AND a.scope = c.scope AND a.name = c.name AND a.region = c.region
 ON CONFLICT (kind, scope, name, region) DO UPDATE SET
     owner = excluded.owner, owner_epoch = excluded.owner_epoch, number = excluded.number, uid = excluded.uid, project = excluded.project,
     service = excluded.service, labels = excluded.labels, generation = excluded.generation, spec = excluded.spec, syncing = excluded.syncing, created_by = excluded.created_by,
