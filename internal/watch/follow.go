@@ -192,8 +192,13 @@ func (f *following) open(ctx context.Context) (took bool, err error) {
 				return s.took, l.err
 			}
 			silence.Reset(f.Silence)
-			if err := s.take(ctx, l, len(lines) > 0); err != nil {
+			if err := s.take(ctx, l); err != nil {
 				return s.took, err
+			}
+			if s.due && len(lines) == 0 { // lines that are here are applied together
+				if err := s.keepPlace(ctx); err != nil {
+					return s.took, err
+				}
 			}
 		}
 	}
@@ -245,15 +250,15 @@ type received struct {
 	f        *following
 	changes  []fleet.CopyChange
 	bytes    int                // of the changes
-	place    *fleet.StreamPlace // that came without changes, and is not stored yet
+	place    *fleet.StreamPlace // up to which all was read, and that is not stored yet
+	due      bool               // it came with changes, or ended a snapshot: it is stored without waiting
 	snapshot int64              // lines since the stream began, or since a reset
 	began    string             // where the first snapshot began that did not end
 	reset    bool               // the place was of no use, and that is not stored yet
 	took     bool
 }
 
-// take takes a line. What came before a place is applied at once, unless more lines are here: they are applied together.
-func (s *received) take(ctx context.Context, l line, more bool) error {
+func (s *received) take(ctx context.Context, l line) error {
 	switch l.Type {
 	case api.WatchObject, api.WatchGone:
 		s.snapshot++
@@ -277,16 +282,10 @@ func (s *received) take(ctx context.Context, l line, more bool) error {
 		}
 		return s.apply(ctx, nil, false)
 	case api.WatchCurrent:
-		s.place = &fleet.StreamPlace{Position: l.Token}
-		if len(s.changes) == 0 && s.began == "" {
-			return nil
-		}
-		if s.began = ""; more {
-			return nil
-		}
-		return s.keepPlace(ctx)
+		s.place, s.due = &fleet.StreamPlace{Position: l.Token}, s.due || len(s.changes) > 0 || s.began != ""
+		s.began = ""
 	case api.WatchHardReset:
-		s.snapshot, s.changes, s.bytes, s.began, s.place, s.reset = 0, nil, 0, "", nil, true
+		s.snapshot, s.changes, s.bytes, s.began, s.place, s.due, s.reset = 0, nil, 0, "", nil, false, true
 	}
 	return nil // of a newer region
 }
@@ -297,7 +296,7 @@ func (s *received) keepPlace(ctx context.Context) error {
 		return nil
 	}
 	at := s.place
-	s.place = nil
+	s.place, s.due = nil, false
 	return s.apply(ctx, at, true)
 }
 
