@@ -42,7 +42,7 @@ const (
 	policyPagesAtOnce = 100
 )
 
-// ApplyPolicy visits the next pages of what a policy holder governs. Between two it pauses for a quarter of the time
+// ApplyPolicy visits the next pages of what a policy holder governs. Between two it pauses for a tenth of the time
 // that the first one took: the busier the region, the slower it goes.
 func (p *Policies) ApplyPolicy(ctx context.Context, in fleet.PolicyVisit) (fleet.PolicyTurn, error) {
 	stop := beating(ctx)
@@ -60,7 +60,7 @@ func (p *Policies) ApplyPolicy(ctx context.Context, in fleet.PolicyVisit) (fleet
 		if turn.Waits || page == policyPagesAtOnce {
 			return turn, nil
 		}
-		pause := time.NewTimer(p.Now().Sub(began) / 4)
+		pause := time.NewTimer(p.Now().Sub(began) / 10)
 		select {
 		case <-pause.C:
 		case <-ctx.Done():

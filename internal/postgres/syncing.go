@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 
@@ -10,10 +11,11 @@ import (
 )
 
 // Governed is an object as its policy holders have it: their policies in the order in which the first one governs, and
-// the syncing that follows from them. Same: the object has this syncing.
+// the syncing that follows from them. Was is the syncing that the object has, Same that both are equal.
 type Governed struct {
 	Policies []*fleet.MultiRegionPolicy
 	Syncing  json.RawMessage
+	Was      fleet.Syncing
 	Same     bool
 }
 
@@ -26,12 +28,23 @@ func (s *Store) Govern(ctx context.Context, q *db.Queries, objects ...*fleet.Obj
 		return nil, err
 	}
 	out := make([]Governed, len(objects))
+	var last *fleet.Object
+	var of Governed
 	for i, o := range objects {
-		if out[i], err = s.governed(o, over); err != nil {
-			return nil, err
+		if last == nil || !alike(o, last) {
+			if of, err = s.governed(o, over); err != nil {
+				return nil, err
+			}
 		}
+		out[i], last = of, o
 	}
 	return out, nil
+}
+
+// alike are objects that are governed alike: most of a page of a policy are.
+func alike(a, b *fleet.Object) bool {
+	return !a.Kind.Declared().Holder && a.Kind == b.Kind && a.Project == b.Project && a.Service == b.Service && a.Region == b.Region &&
+		bytes.Equal(a.Syncing, b.Syncing)
 }
 
 func (s *Store) governed(o *fleet.Object, over holders) (Governed, error) {
@@ -42,7 +55,7 @@ func (s *Store) governed(o *fleet.Object, over holders) (Governed, error) {
 	was := o.SyncingNow()
 	next := s.syncingOf(o, was, policies)
 	b, err := json.Marshal(next)
-	return Governed{policies, b, was.Same(next)}, Failed("compute syncing", err)
+	return Governed{policies, b, was, was.Same(next)}, Failed("compute syncing", err)
 }
 
 // holders are what governs some objects.

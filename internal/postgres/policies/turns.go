@@ -105,14 +105,13 @@ func (s *Store) refreshHolder(ctx context.Context, key fleet.ObjectKey) (refresh
 // refresh writes the syncing of those objects that differ and that this region owns, each with its event. Nothing is
 // delivered and no generation rises. The caller holds their locks.
 func (s *Store) refresh(ctx context.Context, q *db.Queries, objects []*fleet.Object) (int64, error) {
-	objects = slices.DeleteFunc(objects, func(o *fleet.Object) bool { return o.CheckOwner(s.Region) != nil })
 	governed, err := s.Govern(ctx, q, objects...)
 	if err != nil {
 		return 0, err
 	}
 	var refreshed []postgres.Refreshed
 	for i, o := range objects {
-		if !governed[i].Same {
+		if owner := governed[i].Was.OwningRegion; !governed[i].Same && (owner == "" || owner == s.Region) {
 			refreshed = append(refreshed, postgres.Refreshed{Object: o, Syncing: governed[i].Syncing})
 		}
 	}
