@@ -9,12 +9,14 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/pause"
 )
 
 const (
@@ -23,6 +25,8 @@ const (
 
 	equalBytes, equalTime     = 0.01, 3.0
 	alteredBytes, alteredTime = 1.5*equalBytes + 1.0/alteredOf, 1.5 * equalTime
+	handOverLimit             = 2.0 // comparisons
+	handOverLook              = 5 * time.Millisecond
 )
 
 // The yardstick reads all rows once, and hashes each.
@@ -56,14 +60,18 @@ func measureComparison(ctx context.Context, l *lab) ([]figure, error) {
 	if err := c.prepare(ctx); err != nil {
 		return nil, err
 	}
-	var equal, altered series
+	var equal, altered, moved series
 	memory, err := highest(peaks, func() (err error) {
 		l.say("comparing what is equal …")
 		if equal, err = l.inTurn(ctx, c.compare(0), c.hashed); err != nil {
 			return err
 		}
 		l.say("comparing with 1 %% altered …")
-		altered, err = l.inTurn(ctx, c.compare(l.objects/alteredOf), c.hashed)
+		if altered, err = l.inTurn(ctx, c.compare(l.objects/alteredOf), c.hashed); err != nil {
+			return err
+		}
+		l.say("handing over …")
+		moved, err = l.inTurn(ctx, c.handOver, c.alone)
 		return err
 	})
 	objects := strconv.Itoa(l.objects)
@@ -72,6 +80,7 @@ func measureComparison(ctx context.Context, l *lab) ([]figure, error) {
 		{name: "comparison: " + objects + " equal objects, time", unit: "s", series: equal, limit: equalTime},
 		{name: "comparison: with 1 % altered, bytes between the regions", unit: "MB", series: c.bytes(true), limit: alteredBytes},
 		{name: "comparison: with 1 % altered, time", unit: "s", series: altered, limit: alteredTime},
+		{name: "comparison: writes rejected by a hand-over over " + objects + " objects, against a comparison", unit: "s", series: moved, limit: handOverLimit},
 		memoryFigure("comparison", "a comparison", memory),
 	}, err
 }
@@ -169,20 +178,66 @@ func (c *mirrored) compare(altered int) turn {
 	}
 }
 
+// handOver hands the project over, and gives the seconds from the request until the new owner accepts a write.
+func (c *mirrored) handOver(ctx context.Context, _ int) (float64, error) {
+	took, err := c.handTo(ctx, c.owner, c.at)
+	if err == nil {
+		_, err = c.handTo(ctx, c.at, c.owner)
+	}
+	return took.Seconds(), err
+}
+
+func (c *mirrored) handTo(ctx context.Context, from, to *member) (took time.Duration, err error) {
+	holder := fleet.ObjectKey{Kind: fleet.KindProject, Name: sharedProject}
+	began := time.Now()
+	asked, err := from.api.HandOver(ctx, holder, api.HandOverRequest{To: to.name}, api.Mutation{})
+	if err != nil {
+		return 0, err
+	}
+	others := []string{to.name}
+	for _, m := range c.sharing.all() {
+		if m != to {
+			others = append(others, m.name)
+		}
+	}
+	for refused := true; refused; {
+		err := to.enable(ctx, others...)
+		if refused = slices.Contains([]fleet.Kind{fleet.NotOwner, fleet.Unavailable}, fleet.KindOf(err)); err != nil && !refused {
+			return 0, err
+		}
+		took = time.Since(began)
+		if err := pause.For(ctx, handOverLook); err != nil {
+			return 0, err
+		}
+	}
+	return took, from.ended(ctx, *asked.Operation)
+}
+
+// alone gives the seconds of a comparison of what is equal.
+func (c *mirrored) alone(ctx context.Context, _ int) (float64, error) {
+	began := time.Now()
+	err := c.sync(ctx)
+	return time.Since(began).Seconds(), err
+}
+
 // sync asks for a comparison, and waits until it has ended.
 func (c *mirrored) sync(ctx context.Context) error {
 	asked, err := c.at.api.SyncRegion(ctx, owningRegion, api.RegionSync{}, api.Mutation{})
 	if err != nil {
 		return err
 	}
-	op := *asked.Operation
+	return c.at.ended(ctx, *asked.Operation)
+}
+
+// ended waits until an operation has succeeded.
+func (m *member) ended(ctx context.Context, op api.Operation) (err error) {
 	for !op.State.Ended() {
-		if op, err = c.at.api.Operation(ctx, op.ID, waitEnd); err != nil {
+		if op, err = m.api.Operation(ctx, op.ID, waitEnd); err != nil {
 			return err
 		}
 	}
 	if op.State != fleet.OperationSucceeded {
-		return fmt.Errorf("the comparison %s: %s %s", op.State, op.Reason, op.Message)
+		return fmt.Errorf("%s %s: %s %s", op.Kind, op.State, op.Reason, op.Message)
 	}
 	return nil
 }
