@@ -26,9 +26,13 @@ type ack struct {
 	in          fleet.RegionName
 	state, base string // labels; a deletion is a state too
 	gone        bool
-	// undone by a restore, and must: another region had it then.
-	undone, must bool
+	undone      bool // by a restore
+	// had are the regions that had it when it was undone: each lists it, unless it is restored itself.
+	had map[fleet.RegionName]bool
 }
+
+// may be missing: it was undone, and nobody has it.
+func (a *ack) may() bool { return a.undone && len(a.had) == 0 }
 
 // seen is a state that a region has; v is "" for a deletion.
 type seen struct {
@@ -49,7 +53,7 @@ func (l *ledger) next() string {
 func (l *ledger) coming() string { return strconv.Itoa(l.writes + 1) }
 
 func (l *ledger) add(key fleet.CopyKey, a *ack, before *fleet.Object) {
-	a.n = l.writes
+	a.n, a.had = l.writes, map[fleet.RegionName]bool{}
 	all := l.acks[key]
 	switch {
 	case before != nil:
@@ -78,18 +82,23 @@ func keyIn(in fleet.RegionName, key fleet.ObjectKey, o *fleet.Object) fleet.Copy
 
 func (l *ledger) backedUp(in fleet.RegionName) { l.backups[in] = l.writes }
 
-// undone notes that a region is put back, and what another one has of what is undone.
-func (l *ledger) undone(in fleet.RegionName, has []seen) {
-	for key, all := range l.acks {
+// undone notes that a region is put back: what it wrote since then, and what it had of others.
+func (l *ledger) undone(in fleet.RegionName) {
+	for _, all := range l.acks {
 		for _, a := range all {
-			if a.in != in || a.n <= l.backups[in] {
-				continue
-			}
-			a.undone = true
-			if a.gone && a == all[len(all)-1] {
-				a.must = a.must || slices.Contains(has, seen{key, ""})
-			} else {
-				a.must = a.must || slices.Contains(has, seen{key, a.state})
+			delete(a.had, in)
+			a.undone = a.undone || a.in == in && a.n > l.backups[in]
+		}
+	}
+}
+
+// had notes what another region has of what is undone.
+func (l *ledger) had(by fleet.RegionName, has []seen) {
+	for _, s := range has {
+		all := l.acks[s.key]
+		for i, a := range all {
+			if a.undone && (a.state == s.v || s.v == "" && a.gone && i == len(all)-1) {
+				a.had[by] = true
 			}
 		}
 	}
@@ -104,10 +113,7 @@ func (l *ledger) missing(there map[fleet.CopyKey]string, listed map[seen]bool, m
 			if !mayLose && i > 0 && a.base != all[i-1].state {
 				out = append(out, fmt.Sprintf("%s: %s of %s replaced %q, not %q", key, a.state, a.in, a.base, all[i-1].state))
 			}
-			if a.undone && !a.must {
-				continue
-			}
-			if !l.kept(key, a, last, listed) {
+			if !a.may() && !l.kept(key, a, last, listed) {
 				out = append(out, fmt.Sprintf("%s: %s, which %s acknowledged, is neither there nor listed; there is %q", key, a.state, a.in, last))
 			}
 		}
@@ -126,7 +132,7 @@ func (l *ledger) kept(key fleet.CopyKey, a *ack, last string, listed map[seen]bo
 		return true
 	}
 	for _, b := range l.acks[key] {
-		if b != a && b.base == a.state && (b.undone && !b.must && b.in == a.in || l.kept(key, b, last, listed)) {
+		if b != a && b.base == a.state && (b.may() && b.in == a.in || l.kept(key, b, last, listed)) {
 			return true
 		}
 	}

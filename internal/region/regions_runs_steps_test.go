@@ -57,20 +57,26 @@ func (r *runs) step() {
 		r.handOver(project, false)
 	case n == 32:
 		r.cancelOne()
-	case n == 33 && r.seed%4 == 1, n == 34 && r.seed%4 == 3:
+	case n == 33 && r.forces():
 		r.handOver(project, true)
-	case n == 35 && r.seed%4 > 1:
+	case n == 34 && r.restores():
 		r.restore(in)
-	case n == 36 && r.seed%4 > 1:
+	case n == 35 && r.restores():
 		r.backUp(in)
 	default:
 		r.relay(in)
 	}
 }
 
-// project is often one of the name that each region has.
+// forces and restores: half of the histories have claims by force, half have restores.
+func (r *runs) forces() bool { return r.seed%2 == 1 }
+
+func (r *runs) restores() bool { return r.seed%4 > 1 }
+
+// project is often one of the name that each region has, but where a region is restored: an object names its project, so while a
+// restore has undone one of them, another one of the name governs what is in it.
 func (r *runs) project() string {
-	if r.random.IntN(3) == 0 {
+	if !r.restores() && r.random.IntN(3) == 0 {
 		return "p"
 	}
 	return string(r.pick()) + "-0"
@@ -159,7 +165,8 @@ func (r *runs) declarePolicy(in fleet.RegionName, project string, enabled []flee
 	r.write(in, fleet.ProjectKey(fleet.ProjectName(project)), project, fleet.ProjectSpec{HolderSpec: fleet.HolderSpec{MultiRegionPolicy: policy}})
 }
 
-// changePolicy enables others for a project that a region owns, or may declare.
+// changePolicy enables others for a project that a region owns, or may declare. Where regions claim by force, all stay enabled: a claim by
+// a policy that was replaced meanwhile counts nowhere else, and an operator has to end that.
 func (r *runs) changePolicy(in fleet.RegionName, project string) {
 	r.t.Helper()
 	if !strings.HasPrefix(project, string(in)) && project != "p" && r.owns(in, project) == "" {
@@ -167,7 +174,7 @@ func (r *runs) changePolicy(in fleet.RegionName, project string) {
 	}
 	enabled := []fleet.RegionName{in}
 	for _, other := range others(in) {
-		if r.random.IntN(3) > 0 {
+		if r.forces() || r.random.IntN(3) > 0 {
 			enabled = append(enabled, other)
 		}
 	}
@@ -308,15 +315,20 @@ func (r *runs) backUp(in fleet.RegionName) {
 }
 
 // restore puts the database of a region back, and raises its era. What others have of what is undone then is to be listed.
+// What it claimed since the backup is owned by nobody then, until an operator claims it again, which is not played.
 func (r *runs) restore(in fleet.RegionName) {
 	r.t.Helper()
+	if r.claimedSince(in) {
+		return
+	}
 	r.stop(in)
 	_ = pause.For(r.t.Context(), runPause) // they apply what they received; it ends with the test
 	at := r.regions[in]
 	var last int64
 	require.NoError(r.t, at.raw.QueryRow(r.t.Context(), `SELECT coalesce(value, 0) FROM backup.sequence_places WHERE name = 'events_seq_seq'`).Scan(&last))
+	r.ledger.undone(in)
 	for _, other := range others(in) {
-		r.ledger.undone(in, r.seenBeyond(other, in, last))
+		r.ledger.had(other, r.seenBeyond(other, in, last))
 	}
 	at.store.Close()
 	at.exec(r.t, `SELECT put_back('backup')`)
@@ -328,6 +340,31 @@ func (r *runs) restore(in fleet.RegionName) {
 	require.NoError(r.t, at.store.WantSyncs(r.t.Context(), 0))
 	r.start(in)
 	r.backUp(in)
+}
+
+// claimedSince: a region owns a project, as it or another one knows it, that it did not own in its backup.
+func (r *runs) claimedSince(in fleet.RegionName) bool {
+	r.t.Helper()
+	owned := map[fleet.CopyKey]bool{}
+	rows, err := r.regions[in].raw.Query(r.t.Context(), `SELECT $1::text AS region, name, syncing ->> 'owningRegion' FROM backup.objects WHERE kind = 'project'
+		UNION ALL SELECT region, name, owner FROM backup.copies WHERE kind = 'project'`, in)
+	require.NoError(r.t, err)
+	for rows.Next() {
+		key := fleet.CopyKey{ObjectKey: fleet.ObjectKey{Kind: fleet.KindProject}}
+		var owner fleet.RegionName
+		require.NoError(r.t, rows.Scan(&key.Region, &key.Name, &owner))
+		owned[key] = owner == in
+	}
+	require.NoError(r.t, rows.Err())
+	for _, name := range runNames {
+		for _, o := range r.rows(name) {
+			was, is := owned[o.Key]
+			if o.Key.Kind == fleet.KindProject && o.Owner == in && !was && (is || o.Key.Region != in) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 const seenBeyondQuery = `SELECT region, kind, name, coalesce(labels ->> 'v', '') FROM shared WHERE owner = $1 AND number > $2

@@ -190,6 +190,9 @@ func namesOf(asked []fleet.CopyAsked) []fleet.CopyKey {
 func (s *Store) ApplyCompared(ctx context.Context, in fleet.ComparedSet) (fleet.ComparedApplied, error) {
 	var out fleet.ComparedApplied
 	err := s.Tx(ctx, "apply what was compared with region "+string(in.Place.Peer), func(q *db.Queries) error {
+		if err := lockPeer(ctx, q, in.Place.Peer); err != nil {
+			return err
+		}
 		at, err := s.syncPlace(ctx, q, in.Place.Peer)
 		if err != nil {
 			return err
