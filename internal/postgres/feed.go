@@ -178,6 +178,15 @@ func objectsOf(rows []db.Object) []fleet.Object {
 	return out
 }
 
+// UndoneAfter is the number of the last event of an era that a restore left. It is 0 unless the era, known by its random id, ended.
+func (s *Store) UndoneAfter(ctx context.Context, era int64, id string) (int64, error) {
+	ended, err := s.Q.EndedEra(ctx, era)
+	if NoRows(err) || err == nil && ended.ID != id {
+		return 0, nil
+	}
+	return ended.Seq, Failed("read an era", err)
+}
+
 // EraID gives the random id of an era, "" for one that is not known.
 func (s *Store) EraID(ctx context.Context, era int64) (string, error) {
 	r, err := s.Q.GetRegion(ctx)

@@ -74,13 +74,14 @@ func (n *network) up(name fleet.RegionName, s *store.Store) {
 	n.servers[name] = up
 }
 
-// down ends all that a region serves. What it sent is not on its way any more.
+// down ends all that a region serves. What it sent, or was sent, is not on its way any more.
 func (n *network) down(name fleet.RegionName) {
 	n.mu.Lock()
 	up := n.servers[name]
 	delete(n.servers, name)
 	for _, other := range others(name) {
 		delete(n.past, [2]fleet.RegionName{other, name})
+		delete(n.past, [2]fleet.RegionName{name, other})
 	}
 	n.mu.Unlock()
 	if up != nil {

@@ -28,6 +28,9 @@ func (s *Store) ApplyCopies(ctx context.Context, in fleet.CopySet) (fleet.Copies
 			return postgres.Failed("read the stream", err)
 		}
 		a := &applying{s: s, q: q, self: fleet.RegionName(s.Region), peer: in.Claim.Peer, waits: held.Waits}
+		if err := a.listUndone(ctx, held.Position, in.UndoneAfter); err != nil {
+			return err
+		}
 		if err = a.run(ctx, in.Changes); err != nil {
 			return err
 		}

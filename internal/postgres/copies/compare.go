@@ -284,6 +284,17 @@ func (a *applying) list(ctx context.Context) error {
 	return postgres.Failed("list what is lost", a.q.PutLost(ctx, db.PutLostParams{Peer: string(a.peer), Rows: body}))
 }
 
+// listUndone lists what a restore of the peer undid of the era of a place: newer states replace it at once.
+func (a *applying) listUndone(ctx context.Context, position string, after int64) error {
+	at, is := postgres.PlaceOfToken(position)
+	if !is || after == 0 {
+		return nil
+	}
+	return postgres.Failed("list what is lost", a.q.ListUndone(ctx, db.ListUndoneParams{
+		Peer: string(a.peer), AfterNumber: after, LastNumber: fleet.FirstNumber(at.Era + 1),
+	}))
+}
+
 // move has another region answer for copies.
 func (a *applying) move(ctx context.Context) error {
 	if len(a.all.moved) == 0 {

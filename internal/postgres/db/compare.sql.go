@@ -350,6 +350,27 @@ func (q *Queries) Known(ctx context.Context, arg KnownParams) ([]KnownRow, error
 	return items, nil
 }
 
+const listUndone = `-- name: ListUndone :exec
+INSERT INTO lost_writes (peer, region, kind, scope, name, owner_epoch, number, reason, object)
+SELECT s.owner, s.region, s.kind, s.scope, s.name, s.owner_epoch, s.number, 'undone', to_jsonb(s) FROM shared s
+WHERE s.owner = $1 AND s.number > $2 AND s.number <= $3
+UNION ALL
+SELECT m.owner, m.region, m.kind, m.scope, m.name, m.owner_epoch, m.number, 'undone', NULL FROM copy_markers m
+WHERE m.owner = $1 AND m.number > $2 AND m.number <= $3 AND m.reason = 'deleted'
+`
+
+type ListUndoneParams struct {
+	Peer        interface{}
+	AfterNumber interface{}
+	LastNumber  interface{}
+}
+
+// What this region has of states that a restore of their owner undid, before newer ones replace them.
+func (q *Queries) ListUndone(ctx context.Context, arg ListUndoneParams) error {
+	_, err := q.db.Exec(ctx, listUndone, arg.Peer, arg.AfterNumber, arg.LastNumber)
+	return err
+}
+
 const lostWrites = `-- name: LostWrites :many
 SELECT id, peer, region, kind, scope, name, owner_epoch, number, reason, object, at FROM lost_writes WHERE id > $1 ORDER BY id LIMIT $2
 `
@@ -454,6 +475,8 @@ const putLost = `-- name: PutLost :exec
 INSERT INTO lost_writes (peer, region, kind, scope, name, owner_epoch, number, reason, object)
 SELECT $1, l.region, l.kind, l.scope, l.name, l.owner_epoch, l.number, l.reason, l.object
 FROM jsonb_populate_recordset(NULL::lost_writes, $2::jsonb) l
+WHERE NOT EXISTS (SELECT FROM lost_writes w WHERE w.peer = $1 AND w.region = l.region AND w.kind = l.kind AND w.scope = l.scope AND w.name = l.name
+    AND w.owner_epoch = l.owner_epoch AND w.number = l.number)
 `
 
 type PutLostParams struct {
