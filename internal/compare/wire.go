@@ -42,6 +42,8 @@ type sums struct {
 	Bits   int    `json:"bits,omitempty"`
 	First  int64  `json:"first,omitempty"`
 	Sums   []byte `json:"sums,omitempty"`
+	// Place is how far the region that asks has followed this one.
+	Place string `json:"place,omitempty"`
 }
 
 // Validate refuses what no region asks.
@@ -63,7 +65,9 @@ type differing struct {
 	// Objects is how many there are in the ranges; in all, if no range was asked for.
 	Objects int64 `json:"objects"`
 	// Crowded: a range has so many objects that smaller ranges are better.
-	Crowded bool     `json:"crowded,omitempty"`
+	Crowded bool `json:"crowded,omitempty"`
+	// UndoneAfter is the number of the last event of the place's era that a restore left, 0 if none undid any.
+	UndoneAfter int64    `json:"undoneAfter,omitempty"`
 	Ranges  []sumsOf `json:"ranges,omitempty"`
 }
 

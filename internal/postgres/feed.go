@@ -50,13 +50,19 @@ func ParseCursor(s string) (Cursor, error) {
 
 // PlaceOfToken reads the place in the feed from the token of a watch: the filter, the era and the place.
 func PlaceOfToken(text string) (Cursor, bool) {
+	at, _, is := readToken(text)
+	return at, is
+}
+
+// readToken reads the place of a token, and the random id of its era.
+func readToken(text string) (at Cursor, era string, is bool) {
 	raw, err := base64.RawURLEncoding.DecodeString(text)
 	parts := strings.Split(string(raw), " ")
 	if err != nil || len(parts) != 3 {
-		return Cursor{}, false
+		return Cursor{}, "", false
 	}
-	at, err := ParseCursor(parts[2])
-	return at, err == nil
+	at, err = ParseCursor(parts[2])
+	return at, parts[1], err == nil
 }
 
 // ReadFeed gives what follows a cursor, oldest first: only changes below the oldest
@@ -178,9 +184,13 @@ func objectsOf(rows []db.Object) []fleet.Object {
 	return out
 }
 
-// UndoneAfter is the number of the last event of an era that a restore left. It is 0 unless the era, known by its random id, ended.
-func (s *Store) UndoneAfter(ctx context.Context, era int64, id string) (int64, error) {
-	ended, err := s.Q.EndedEra(ctx, era)
+// UndoneAfter is the number of the last event of the era of a token that a restore left. It is 0 if none undid any, or is not known.
+func (s *Store) UndoneAfter(ctx context.Context, token string) (int64, error) {
+	at, id, is := readToken(token)
+	if !is {
+		return 0, nil
+	}
+	ended, err := s.Q.EndedEra(ctx, at.Era)
 	if NoRows(err) || err == nil && ended.ID != id {
 		return 0, nil
 	}

@@ -178,15 +178,15 @@ func holdersFrom(ctx context.Context, q *db.Queries, from fleet.RegionName, p db
 	return out, nil
 }
 
-// PolicyOver is what this region knows of the policy over an object that a peer claims. known is false for an object that
-// was not here before. No lock is taken: what the region last knew decides.
-func (s *Store) PolicyOver(ctx context.Context, q *db.Queries, o *fleet.Object, known bool) (decide.Over, error) {
+// PolicyOver is what this region knows of the policy over an object that a peer claims; of a holder that was not here before, that is
+// its own. No lock is taken: what the region last knew decides.
+func (s *Store) PolicyOver(ctx context.Context, q *db.Queries, o *fleet.Object) (decide.Over, error) {
 	h, err := readHoldersBy(ctx, q, []*fleet.Object{o}, unlocked)
 	if err != nil {
 		return decide.Over{}, err
 	}
 	_, by, itself := h.governor(o)
-	return decide.Over{Policy: by.MultiRegionPolicy, Itself: itself && known, Owner: by.owner}, nil
+	return decide.Over{Policy: by.MultiRegionPolicy, Itself: itself, Owner: by.owner}, nil
 }
 
 // ToFollow gives the holders whose policy gives some of these objects to this region, which does not own them: their owner

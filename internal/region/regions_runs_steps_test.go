@@ -234,6 +234,21 @@ func (r *runs) cancelOne() {
 	}
 }
 
+// cancelAll cancels the hand-overs that do not end.
+func (r *runs) cancelAll() {
+	r.t.Helper()
+	for _, name := range runNames {
+		rows, err := r.regions[name].raw.Query(r.t.Context(), `SELECT id FROM operations WHERE state = 'running' AND kind = 'hand-over' AND NOT cancel_requested`)
+		require.NoError(r.t, err)
+		ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		require.NoError(r.t, err)
+		for _, id := range ids {
+			_, err := r.regions[name].store.CancelOperation(r.t.Context(), fleet.OperationID(id))
+			r.tell("an operator of %s cancels %s: %v", name, id, err)
+		}
+	}
+}
+
 // relay has a region do what its outbox says, as far as it can now.
 func (r *runs) relay(in fleet.RegionName) {
 	r.t.Helper()

@@ -36,6 +36,8 @@ const (
 	runDelay = 80 * time.Millisecond
 	runAgree = 5 * time.Minute // of virtual time, until all regions have what they are to have
 	runLook  = time.Second
+	// runOperator is when an operator cancels hand-overs that a restore began again, whose new owners renounced them before it.
+	runOperator = 2 * time.Minute
 	// runBatch are the histories that share databases, which grow: what was deleted stays in their files.
 	runBatch = 40
 )
@@ -184,7 +186,10 @@ func (r *runs) stop(name fleet.RegionName) {
 func (r *runs) agreed() {
 	r.t.Helper()
 	var differ []string
-	for until := time.Now().Add(runAgree); ; {
+	for began, until := time.Now(), time.Now().Add(runAgree); ; {
+		if r.restored && time.Since(began) > runOperator {
+			r.cancelAll()
+		}
 		for _, name := range runNames {
 			r.relay(name)
 		}

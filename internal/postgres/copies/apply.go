@@ -28,7 +28,7 @@ func (s *Store) ApplyCopies(ctx context.Context, in fleet.CopySet) (fleet.Copies
 			return postgres.Failed("read the stream", err)
 		}
 		a := &applying{s: s, q: q, self: fleet.RegionName(s.Region), peer: in.Claim.Peer, waits: held.Waits}
-		if err := a.listUndone(ctx, held.Position, in.UndoneAfter); err != nil {
+		if err := listUndone(ctx, q, in.Claim.Peer, held.Position, in.UndoneAfter); err != nil {
 			return err
 		}
 		if err = a.run(ctx, in.Changes); err != nil {

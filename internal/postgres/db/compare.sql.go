@@ -351,16 +351,20 @@ func (q *Queries) Known(ctx context.Context, arg KnownParams) ([]KnownRow, error
 }
 
 const listUndone = `-- name: ListUndone :exec
+WITH undone AS (
+    SELECT s.region, s.kind, s.scope, s.name, s.owner_epoch, s.number, to_jsonb(s) AS object FROM shared s
+    WHERE s.owner = $1 AND s.number > $2 AND s.number <= $3
+    UNION ALL
+    SELECT m.region, m.kind, m.scope, m.name, m.owner_epoch, m.number, NULL FROM copy_markers m
+    WHERE m.owner = $1 AND m.number > $2 AND m.number <= $3 AND m.reason = 'deleted')
 INSERT INTO lost_writes (peer, region, kind, scope, name, owner_epoch, number, reason, object)
-SELECT s.owner, s.region, s.kind, s.scope, s.name, s.owner_epoch, s.number, 'undone', to_jsonb(s) FROM shared s
-WHERE s.owner = $1 AND s.number > $2 AND s.number <= $3
-UNION ALL
-SELECT m.owner, m.region, m.kind, m.scope, m.name, m.owner_epoch, m.number, 'undone', NULL FROM copy_markers m
-WHERE m.owner = $1 AND m.number > $2 AND m.number <= $3 AND m.reason = 'deleted'
+SELECT $1, u.region, u.kind, u.scope, u.name, u.owner_epoch, u.number, 'undone', u.object FROM undone u
+WHERE NOT EXISTS (SELECT FROM lost_writes w WHERE w.peer = $1 AND w.region = u.region AND w.kind = u.kind AND w.scope = u.scope AND w.name = u.name
+    AND w.owner_epoch = u.owner_epoch AND w.number = u.number)
 `
 
 type ListUndoneParams struct {
-	Peer        interface{}
+	Peer        string
 	AfterNumber interface{}
 	LastNumber  interface{}
 }
@@ -721,6 +725,17 @@ WHERE peer = $1
 func (q *Queries) StartSync(ctx context.Context, peer string) error {
 	_, err := q.db.Exec(ctx, startSync, peer)
 	return err
+}
+
+const streamPlace = `-- name: StreamPlace :one
+SELECT position FROM region_streams WHERE peer = $1
+`
+
+func (q *Queries) StreamPlace(ctx context.Context, peer string) (string, error) {
+	row := q.db.QueryRow(ctx, streamPlace, peer)
+	var position string
+	err := row.Scan(&position)
+	return position, err
 }
 
 const syncReady = `-- name: SyncReady :one
