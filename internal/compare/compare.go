@@ -18,8 +18,8 @@ type copyStore interface {
 	// SplitSync has the comparison begin again with smaller ranges.
 	SplitSync(ctx context.Context, at fleet.SyncPlace, bits int, objects int64) error
 	FinishSync(ctx context.Context, peer fleet.RegionName) (fleet.SyncTurn, error)
-	// ListUndone lists what a restore of the peer undid after an event of the era of a place.
-	ListUndone(ctx context.Context, at fleet.SyncPlace, after int64) error
+	// ListUndone lists what a restore of the peer undid from an event of the era of a place on.
+	ListUndone(ctx context.Context, at fleet.SyncPlace, from int64) error
 	LeaveSync(ctx context.Context, peer fleet.RegionName) error
 	CountHeld(ctx context.Context, peer fleet.RegionName) (int64, error)
 	HeldHolders(ctx context.Context, peer fleet.RegionName) ([]fleet.CopyAsked, error)
@@ -168,10 +168,10 @@ func (p *page) compare(ctx context.Context) (held whole, differ differing, err e
 func (p *page) sums(ctx context.Context, question sums, answer *differing) error {
 	question.Place = p.at.Position
 	err := p.ask(ctx, PathSums, question, answer)
-	if err != nil || answer.UndoneAfter == 0 {
+	if err != nil || answer.UndoneFrom == 0 {
 		return err
 	}
-	return p.Store.ListUndone(ctx, p.at, answer.UndoneAfter)
+	return p.Store.ListUndone(ctx, p.at, answer.UndoneFrom)
 }
 
 // heldIn reads what is here in the ranges that the owner says differ, before it is asked for anything in them.

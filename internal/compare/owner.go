@@ -20,7 +20,7 @@ type ownerStore interface {
 	SharedSums(ctx context.Context, peer fleet.RegionName, in []fleet.UIDRange) ([]fleet.CopySum, error)
 	SharedByUID(ctx context.Context, peer fleet.RegionName, uids []string) ([]fleet.Object, error)
 	CountShared(ctx context.Context, peer fleet.RegionName) (int64, error)
-	UndoneAfter(ctx context.Context, token string) (int64, error)
+	UndoneFrom(ctx context.Context, token string) (int64, error)
 	AnswerFor(ctx context.Context, peer fleet.RegionName, asked []fleet.CopyAsked) ([]fleet.CopyChange, error)
 }
 
@@ -99,7 +99,7 @@ func (l *lines) end() error {
 }
 
 func (o *Owner) sums(ctx context.Context, peer fleet.RegionName, in sums, out *lines) error {
-	undone, err := o.Store.UndoneAfter(ctx, in.Place)
+	undone, err := o.Store.UndoneFrom(ctx, in.Place)
 	if err != nil {
 		return err
 	}
@@ -109,14 +109,14 @@ func (o *Owner) sums(ctx context.Context, peer fleet.RegionName, in sums, out *l
 		if err != nil {
 			return err
 		}
-		return out.write(differing{Objects: n, UndoneAfter: undone})
+		return out.write(differing{Objects: n, UndoneFrom: undone})
 	}
 	all, err := o.Store.SharedRanges(ctx, peer, uids(in.Bits, in.First, ranges), in.Bits)
 	if err != nil {
 		return err
 	}
 	here := wholeOf(all, in.First, ranges)
-	answer := differing{Objects: here.all, UndoneAfter: undone}
+	answer := differing{Objects: here.all, UndoneFrom: undone}
 	var differ []fleet.UIDRange
 	for i := range ranges {
 		if bytes.Equal(here.sums[i*wholeSum:(i+1)*wholeSum], in.Sums[i*wholeSum:(i+1)*wholeSum]) {

@@ -66,8 +66,8 @@ type differing struct {
 	Objects int64 `json:"objects"`
 	// Crowded: a range has so many objects that smaller ranges are better.
 	Crowded bool `json:"crowded,omitempty"`
-	// UndoneAfter is the number of the last event of the place's era that a restore left, 0 if none undid any.
-	UndoneAfter int64    `json:"undoneAfter,omitempty"`
+	// UndoneFrom is the number of the first event of the place's era that a restore undid, 0 if none did.
+	UndoneFrom int64    `json:"undoneFrom,omitempty"`
 	Ranges  []sumsOf `json:"ranges,omitempty"`
 }
 

@@ -184,8 +184,8 @@ func objectsOf(rows []db.Object) []fleet.Object {
 	return out
 }
 
-// UndoneAfter is the number of the last event of the era of a token that a restore left. It is 0 if none undid any, or is not known.
-func (s *Store) UndoneAfter(ctx context.Context, token string) (int64, error) {
+// UndoneFrom is the number of the first event of the era of a token that a restore undid, 0 if the era did not end or is not known.
+func (s *Store) UndoneFrom(ctx context.Context, token string) (int64, error) {
 	at, id, is := readToken(token)
 	if !is {
 		return 0, nil
@@ -194,7 +194,7 @@ func (s *Store) UndoneAfter(ctx context.Context, token string) (int64, error) {
 	if NoRows(err) || err == nil && ended.ID != id {
 		return 0, nil
 	}
-	return ended.Seq, Failed("read an era", err)
+	return ended.Seq + 1, Failed("read an era", err)
 }
 
 // EraID gives the random id of an era, "" for one that is not known.

@@ -114,7 +114,7 @@ func (l *ledger) missing(there map[fleet.CopyKey]string, listed map[seen]bool, m
 				out = append(out, fmt.Sprintf("%s: %s of %s replaced %q, not %q", key, a.state, a.in, a.base, all[i-1].state))
 			}
 			if !a.may() && !l.kept(key, a, last, listed) {
-				out = append(out, fmt.Sprintf("%s: %s, which %s acknowledged, is neither there nor listed; there is %q", key, a.state, a.in, last))
+				out = append(out, fmt.Sprintf("%s: %s, which %s acknowledged, is neither there nor listed; there is %q; undone %t, when %v had it", key, a.state, a.in, last, a.undone, a.had))
 			}
 		}
 	}

@@ -249,7 +249,7 @@ type received struct {
 	snapshot int64              // lines since the stream began, or since a reset
 	began    string             // where the first snapshot began that did not end
 	reset    bool               // the place was of no use, and that is not stored yet
-	undone   int64              // the last event before the place that a restore of the peer left
+	undone   int64              // the first event before the place that a restore of the peer undid
 	took     bool
 }
 
@@ -302,7 +302,7 @@ func (s *received) keepPlace(ctx context.Context) error {
 
 // apply writes what was read.
 func (s *received) apply(ctx context.Context, at *fleet.StreamPlace, current bool) error {
-	applied, err := s.f.Store.ApplyCopies(ctx, fleet.CopySet{Claim: s.f.claim, Changes: s.changes, Place: at, Current: current, Reset: s.reset, UndoneAfter: s.undone})
+	applied, err := s.f.Store.ApplyCopies(ctx, fleet.CopySet{Claim: s.f.claim, Changes: s.changes, Place: at, Current: current, Reset: s.reset, UndoneFrom: s.undone})
 	if err != nil {
 		return err
 	}

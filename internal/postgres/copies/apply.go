@@ -1,6 +1,7 @@
 package copies
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
@@ -28,7 +29,7 @@ func (s *Store) ApplyCopies(ctx context.Context, in fleet.CopySet) (fleet.Copies
 			return postgres.Failed("read the stream", err)
 		}
 		a := &applying{s: s, q: q, self: fleet.RegionName(s.Region), peer: in.Claim.Peer, waits: held.Waits}
-		if err := listUndone(ctx, q, in.Claim.Peer, held.Position, in.UndoneAfter); err != nil {
+		if err := listUndone(ctx, q, in.Claim.Peer, cmp.Or(held.Position, held.Began), in.UndoneFrom); err != nil {
 			return err
 		}
 		if err = a.run(ctx, in.Changes); err != nil {

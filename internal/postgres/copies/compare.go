@@ -284,20 +284,20 @@ func (a *applying) list(ctx context.Context) error {
 	return postgres.Failed("list what is lost", a.q.PutLost(ctx, db.PutLostParams{Peer: string(a.peer), Rows: body}))
 }
 
-// ListUndone lists what a restore of a peer undid after an event of the era of a place. It is for a comparison that comes before the
+// ListUndone lists what a restore of a peer undid from an event of the era of a place on. It is for a comparison that comes before the
 // stream of the new era.
-func (s *Store) ListUndone(ctx context.Context, at fleet.SyncPlace, after int64) error {
-	return listUndone(ctx, s.Q, at.Peer, at.Position, after)
+func (s *Store) ListUndone(ctx context.Context, at fleet.SyncPlace, from int64) error {
+	return listUndone(ctx, s.Q, at.Peer, at.Position, from)
 }
 
 // listUndone lists what a restore of the peer undid of the era of a place, each state once: newer ones replace it.
-func listUndone(ctx context.Context, q *db.Queries, peer fleet.RegionName, position string, after int64) error {
+func listUndone(ctx context.Context, q *db.Queries, peer fleet.RegionName, position string, from int64) error {
 	at, is := postgres.PlaceOfToken(position)
-	if !is || after == 0 {
+	if !is || from == 0 {
 		return nil
 	}
 	return postgres.Failed("list what is lost", q.ListUndone(ctx, db.ListUndoneParams{
-		Peer: string(peer), AfterNumber: after, LastNumber: fleet.FirstNumber(at.Era + 1),
+		Peer: string(peer), FirstNumber: from, LastNumber: fleet.FirstNumber(at.Era + 1),
 	}))
 }
 

@@ -353,10 +353,10 @@ func (q *Queries) Known(ctx context.Context, arg KnownParams) ([]KnownRow, error
 const listUndone = `-- name: ListUndone :exec
 WITH undone AS (
     SELECT s.region, s.kind, s.scope, s.name, s.owner_epoch, s.number, to_jsonb(s) AS object FROM shared s
-    WHERE s.owner = $1 AND s.number > $2 AND s.number <= $3
+    WHERE s.owner = $1 AND s.number >= $2 AND s.number <= $3
     UNION ALL
     SELECT m.region, m.kind, m.scope, m.name, m.owner_epoch, m.number, NULL FROM copy_markers m
-    WHERE m.owner = $1 AND m.number > $2 AND m.number <= $3 AND m.reason = 'deleted')
+    WHERE m.owner = $1 AND m.number >= $2 AND m.number <= $3 AND m.reason = 'deleted')
 INSERT INTO lost_writes (peer, region, kind, scope, name, owner_epoch, number, reason, object)
 SELECT $1, u.region, u.kind, u.scope, u.name, u.owner_epoch, u.number, 'undone', u.object FROM undone u
 WHERE NOT EXISTS (SELECT FROM lost_writes w WHERE w.peer = $1 AND w.region = u.region AND w.kind = u.kind AND w.scope = u.scope AND w.name = u.name
@@ -365,13 +365,13 @@ WHERE NOT EXISTS (SELECT FROM lost_writes w WHERE w.peer = $1 AND w.region = u.r
 
 type ListUndoneParams struct {
 	Peer        string
-	AfterNumber interface{}
+	FirstNumber interface{}
 	LastNumber  interface{}
 }
 
 // What this region has of states that a restore of their owner undid, before newer ones replace them.
 func (q *Queries) ListUndone(ctx context.Context, arg ListUndoneParams) error {
-	_, err := q.db.Exec(ctx, listUndone, arg.Peer, arg.AfterNumber, arg.LastNumber)
+	_, err := q.db.Exec(ctx, listUndone, arg.Peer, arg.FirstNumber, arg.LastNumber)
 	return err
 }
 
@@ -728,14 +728,14 @@ func (q *Queries) StartSync(ctx context.Context, peer string) error {
 }
 
 const streamPlace = `-- name: StreamPlace :one
-SELECT position FROM region_streams WHERE peer = $1
+SELECT coalesce(nullif(position, ''), began)::text AS place FROM region_streams WHERE peer = $1
 `
 
 func (q *Queries) StreamPlace(ctx context.Context, peer string) (string, error) {
 	row := q.db.QueryRow(ctx, streamPlace, peer)
-	var position string
-	err := row.Scan(&position)
-	return position, err
+	var place string
+	err := row.Scan(&place)
+	return place, err
 }
 
 const syncReady = `-- name: SyncReady :one
