@@ -68,7 +68,7 @@ type differing struct {
 	Crowded bool `json:"crowded,omitempty"`
 	// UndoneFrom is the number of the first event of the place's era that a restore undid, 0 if none did.
 	UndoneFrom int64    `json:"undoneFrom,omitempty"`
-	Ranges  []sumsOf `json:"ranges,omitempty"`
+	Ranges     []sumsOf `json:"ranges,omitempty"`
 }
 
 // sumsOf are the short sums of objects in one range.

@@ -118,7 +118,11 @@ func (s *Store) claimed(o *fleet.Object, over holders) error {
 	if by.MultiRegionPolicy == nil || itself || by.MultiRegionPolicy.DefaultControlRegion != s.Region || by.owner == s.Region || by.owner == "" {
 		return nil
 	}
-	return fleet.Errorf(fleet.Unavailable, "region %s has not claimed %s from region %s yet", s.Region, key, by.owner).
+	return s.notClaimed(key, by.owner)
+}
+
+func (s *Store) notClaimed(key fleet.ObjectKey, owner string) error {
+	return fleet.Errorf(fleet.Unavailable, "region %s has not claimed %s from region %s yet", s.Region, key, owner).
 		WithHint("retry in a moment")
 }
 

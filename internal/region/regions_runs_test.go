@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
-	"os"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -21,11 +20,12 @@ import (
 	"github.com/holdfast-io/holdfast/internal/pause"
 	"github.com/holdfast-io/holdfast/internal/store"
 	"github.com/holdfast-io/holdfast/internal/testkit"
+	"github.com/holdfast-io/holdfast/internal/testkit/sized"
 	"github.com/holdfast-io/holdfast/internal/watch"
 )
 
 var (
-	regionsRuns = flag.Int("regions.runs", 8, "random histories of regions that share, in virtual time")
+	regionsRuns = flag.Int("regions.runs", sized.Many(200), "random histories of regions that share, in virtual time")
 	regionsSeed = flag.Uint64("regions.seed", 0, "seed of the first history; 0 draws one")
 )
 
@@ -128,7 +128,6 @@ func history(t *testing.T, urls map[fleet.RegionName]string, seed uint64) {
 	}
 	r.healAll()
 	r.agreed()
-	if os.Getenv("DEMO") != "" { for _, n := range runNames { var c int; _ = r.regions[n].raw.QueryRow(t.Context(), "SELECT count(*) FROM lost_writes").Scan(&c); var e int; _ = r.regions[n].raw.QueryRow(t.Context(), "SELECT max(owner_epoch) FROM shared").Scan(&e); r.tell("%s lost %d maxepoch %d", n, c, e) }; t.Log(r.tale()) }
 }
 
 func (r *runs) tale() (out string) {
@@ -138,7 +137,9 @@ func (r *runs) tale() (out string) {
 	return out
 }
 
-func (r *runs) tell(format string, args ...any) { r.told = append(r.told, fmt.Sprintf(format, args...)) }
+func (r *runs) tell(format string, args ...any) {
+	r.told = append(r.told, fmt.Sprintf(format, args...))
+}
 
 // open opens the store of a region whose processes do not run.
 func (r *runs) open(name fleet.RegionName) {
