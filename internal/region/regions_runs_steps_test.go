@@ -12,7 +12,6 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/compare"
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/pause"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/internal/postgres/policies"
 )
@@ -315,87 +314,6 @@ func (r *runs) compareWith(self, peer fleet.RegionName) {
 			return
 		}
 	}
-}
-
-// backUp keeps the state of a region for its next restore.
-func (r *runs) backUp(in fleet.RegionName) {
-	r.t.Helper()
-	tx, err := r.regions[in].raw.BeginTx(r.t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
-	require.NoError(r.t, err)
-	_, err = tx.Exec(r.t.Context(), `SELECT save('backup')`)
-	require.NoError(r.t, err)
-	require.NoError(r.t, tx.Commit(r.t.Context()))
-	r.ledger.backedUp(in)
-	r.tell("%s is backed up", in)
-}
-
-// restore puts the database of a region back, and raises its era. What others have of what is undone then is to be listed.
-// What it claimed since the backup is owned by nobody then, until an operator claims it again, which is not played.
-func (r *runs) restore(in fleet.RegionName) {
-	r.t.Helper()
-	if r.claimedSince(in) {
-		return
-	}
-	r.stop(in)
-	_ = pause.For(r.t.Context(), runPause) // they apply what they received; it ends with the test
-	at := r.regions[in]
-	var last int64
-	require.NoError(r.t, at.raw.QueryRow(r.t.Context(), `SELECT coalesce(value, 0) FROM backup.sequence_places WHERE name = 'events_seq_seq'`).Scan(&last))
-	r.ledger.undone(in)
-	for _, other := range others(in) {
-		r.ledger.had(other, r.seenBeyond(other, in, last))
-	}
-	at.store.Close()
-	at.exec(r.t, `SELECT put_back('backup')`)
-	era, err := postgres.RaiseEra(r.t.Context(), at.url, string(in))
-	require.NoError(r.t, err)
-	r.tell("%s is restored: era %d", in, era.Era)
-	r.restored = true
-	r.open(in)
-	require.NoError(r.t, at.store.WantSyncs(r.t.Context(), 0))
-	r.start(in)
-	r.backUp(in)
-}
-
-// claimedSince: a region owns a project, as it or another one knows it, that it did not own in its backup.
-func (r *runs) claimedSince(in fleet.RegionName) bool {
-	r.t.Helper()
-	owned := map[fleet.CopyKey]bool{}
-	rows, err := r.regions[in].raw.Query(r.t.Context(), `SELECT $1::text AS region, name, syncing ->> 'owningRegion' FROM backup.objects WHERE kind = 'project'
-		UNION ALL SELECT region, name, owner FROM backup.copies WHERE kind = 'project'`, in)
-	require.NoError(r.t, err)
-	for rows.Next() {
-		key := fleet.CopyKey{ObjectKey: fleet.ObjectKey{Kind: fleet.KindProject}}
-		var owner fleet.RegionName
-		require.NoError(r.t, rows.Scan(&key.Region, &key.Name, &owner))
-		owned[key] = owner == in
-	}
-	require.NoError(r.t, rows.Err())
-	for _, name := range runNames {
-		for _, o := range r.rows(name) {
-			was, is := owned[o.Key]
-			if o.Key.Kind == fleet.KindProject && o.Owner == in && !was && (is || o.Key.Region != in) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-const seenBeyondQuery = `SELECT region, kind, name, coalesce(labels ->> 'v', '') FROM shared WHERE owner = $1 AND number > $2
-	UNION ALL SELECT region, kind, name, '' FROM copy_markers WHERE owner = $1 AND number > $2 AND reason = 'deleted'`
-
-// seenBeyond is what a region has of states that their owner made after an event.
-func (r *runs) seenBeyond(at, owner fleet.RegionName, last int64) []seen {
-	r.t.Helper()
-	rows, err := r.regions[at].raw.Query(r.t.Context(), seenBeyondQuery, owner, last)
-	require.NoError(r.t, err)
-	out, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (s seen, err error) {
-		err = row.Scan(&s.key.Region, &s.key.Kind, &s.key.Name, &s.v)
-		return s, err
-	})
-	require.NoError(r.t, err)
-	return out
 }
 
 // held are the projects of a region by name and by the region that created them.

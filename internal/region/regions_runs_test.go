@@ -79,7 +79,7 @@ func TestRegionsShareRuns(t *testing.T) {
 				keepStates(t, name, urls[name])
 			}
 			for run := from; run < min(from+runBatch, *regionsRuns) && !t.Failed(); run++ {
-				synctest.Test(t, func(t *testing.T) { history(t, urls, first+uint64(run)) }) //nolint:gosec // it wraps as the seed does
+				synctest.Test(t, func(t *testing.T) { history(t, urls, first+uint64(run)) })
 			}
 		})
 	}
