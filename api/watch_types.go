@@ -20,7 +20,8 @@ type WatchLine struct {
 	Type string `json:"type" enum:"object,gone,snapshot,snapshotSize,current,hardReset"`
 	// Region created the object; "" is the region that is watched.
 	Region string `json:"region,omitempty"`
-	// OwnerEpoch and Number order the states of an object: Number is that of the owner's event.
+	// OwnerEpoch and Number order the states of an object: Number is that of the owner's event. Of a hard reset: the first event of
+	// the place's era that a restore undid.
 	OwnerEpoch int64      `json:"ownerEpoch,omitempty"`
 	Number     int64      `json:"number,omitempty"`
 	Object     *Object    `json:"object,omitempty"`

@@ -33,7 +33,15 @@ var hardActs = []hardAct{
 	{"server paused", func(_ *hard, at, _ *hardRegion) func() { return at.freeze(serverName) }},
 	{"postgres paused", func(_ *hard, at, _ *hardRegion) func() { return at.freeze(postgresName) }},
 	{"temporal paused", func(_ *hard, at, _ *hardRegion) func() { return at.freeze(temporalName) }},
+	{"handed over", func(h *hard, at, other *hardRegion) func() { h.handOver(at, other, false); return func() {} }},
+	{hardForced, func(h *hard, at, other *hardRegion) func() { h.handOver(at, other, true); return func() {} }},
+	{hardRestored, func(h *hard, at, _ *hardRegion) func() { h.backUpOrRestore(at); return func() {} }},
 }
+
+const (
+	hardForced   = "claimed by force"
+	hardRestored = "backed up, or restored"
+)
 
 // hardLongest is how long a fault lasts at most: longer than a stream's silence, and than the time without a run.
 const hardLongest = 25 * time.Second
@@ -43,6 +51,12 @@ func (h *hard) fault(ctx context.Context, draw *mathrand.Rand, act hardAct) {
 	i := draw.IntN(len(h.names))
 	other := (i + 1 + draw.IntN(len(h.names)-1)) % len(h.names)
 	at, peer := h.regions[h.names[i]], h.regions[h.names[other]]
+	if act.name == hardRestored { // the versions that come from the last one never fall
+		at = h.regions[h.names[i%(len(h.names)-1)]]
+	} else {
+		at.alone.RLock()
+		defer at.alone.RUnlock()
+	}
 	lasts := time.Duration(draw.Int64N(int64(hardLongest)))
 	h.t.Logf("%s %s (%s) for %v", at.name, act.name, peer.name, lasts.Round(time.Millisecond))
 	h.count(h.faults, act.name)

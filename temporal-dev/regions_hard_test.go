@@ -49,21 +49,25 @@ type hard struct {
 	regions map[string]*hardRegion
 	writers []*hardWriter
 
-	mu      sync.Mutex
-	wrong   []string // what must not be
-	faults  map[string]int
-	written map[string]int // by outcome
+	mu       sync.Mutex
+	wrong    []string // what must not be
+	faults   map[string]int
+	written  map[string]int // by outcome
+	restored map[string]bool
 }
 
 // hardRegion is one of them, in its own namespace.
 type hardRegion struct {
 	*stack
-	at   *wireEnd
-	name string
+	at     *wireEnd
+	name   string
+	alone  sync.RWMutex // a restore is its only fault
+	backup *hardBackup  // nil without one, or after its restore
 }
 
 // X1, X18 to X20, M18 to M20, M27, M29, M31, M35, M40: three regions in network namespaces that write, delete and change policies while
-// links are cut and processes are killed and paused have in the end what their policies say, and nothing else.
+// links are cut, processes are killed and paused, projects are handed over and claimed by force, and two of the regions are restored, have
+// in the end what their policies say, and nothing else; what is lost is listed.
 func TestRegionsHard(t *testing.T) {
 	if *hardFor == 0 {
 		t.Skip("takes long: task regions:hard")
@@ -84,7 +88,7 @@ func TestRegionsHard(t *testing.T) {
 
 func newHard(t *testing.T) *hard {
 	h := &hard{
-		t: t, seed: randomSeed(t), names: regionNames, regions: map[string]*hardRegion{}, faults: map[string]int{}, written: map[string]int{},
+		t: t, seed: randomSeed(t), names: regionNames, regions: map[string]*hardRegion{}, faults: map[string]int{}, written: map[string]int{}, restored: map[string]bool{},
 		wire: newWire(t, *hardDelay, regionNames...),
 	}
 	data := e2eData(t)
@@ -100,7 +104,7 @@ func (h *hard) start(name, data string) *hardRegion {
 	t.Helper()
 	file := data + "-network.json"
 	require.NoError(t, writeJSON(file, network{Name: name, Peers: net.JoinHostPort(at.address, hardPeers)}))
-	r := &hardRegion{launchBehind(t, at.enter(), data, 1, lasting(e2eLease), networkVariable+"="+file, linksVariable+"="), at, name}
+	r := &hardRegion{stack: launchBehind(t, at.enter(), data, 1, lasting(e2eLease), networkVariable+"="+file, linksVariable+"="), at: at, name: name}
 	require.True(t, r.up(), "%s", r.said)
 	r.doc = r.dev(t)
 	var err error

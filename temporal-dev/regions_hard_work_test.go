@@ -5,8 +5,11 @@ package main
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/holdfast-io/holdfast/api"
@@ -30,6 +33,16 @@ type hardObject struct {
 	name, project string
 	number        int
 	there         bool
+	acked         time.Time // the last write; 0 for the load
+	// undone by a restore, and had: another region had it then.
+	undone, had bool
+}
+
+// acknowledge notes what a region answered.
+func (w *hardWriter) acknowledge(o *hardObject, number int, there bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	o.number, o.there, o.acked, o.undone, o.had = number, there, time.Now(), false, false
 }
 
 // The outcomes of writes.
@@ -59,7 +72,7 @@ func newHardWriter(h *hard, at *hardRegion, projects []string, index int) *hardW
 
 // first makes an object that the load declares.
 func (w *hardWriter) first(i int) *hardObject {
-	o := &hardObject{fmt.Sprintf("pool-%d", i), w.projects[w.draw.IntN(len(w.projects))], 1 + w.draw.IntN(1000), true}
+	o := &hardObject{name: fmt.Sprintf("pool-%d", i), project: w.projects[w.draw.IntN(len(w.projects))], number: 1 + w.draw.IntN(1000), there: true}
 	w.objects = append(w.objects, o)
 	return o
 }
@@ -94,7 +107,7 @@ func (w *hardWriter) write(what string, call func(ctx context.Context, m api.Mut
 		case err == nil:
 			w.count(w.written, hardDone)
 			return true
-		case kind == fleet.IllegalState || kind == fleet.NotFound:
+		case kind == fleet.IllegalState || kind == fleet.NotFound || kind == fleet.NotOwner:
 			w.count(w.written, hardRefused)
 			return false
 		case !kind.Retryable() || time.Now().After(deadline):
@@ -112,7 +125,7 @@ func (w *hardWriter) put(o *hardObject) {
 		_, err := w.at.api.Put(ctx, fleet.ObjectKey{Kind: fleet.KindPool, Name: o.name}, api.PoolPut{Project: o.project, MaxReplicas: number}, m)
 		return err
 	}) {
-		o.number, o.there = number, true
+		w.acknowledge(o, number, true)
 	}
 }
 
@@ -121,25 +134,46 @@ func (w *hardWriter) remove(o *hardObject) {
 		_, err := w.at.api.Delete(ctx, fleet.ObjectKey{Kind: fleet.KindPool, Name: o.name}, m)
 		return err
 	}) {
-		o.there = false
+		w.acknowledge(o, 0, false)
 		return
+	}
+	if w.mayLose() {
+		return // it is gone by a restore, or has first to compare
 	}
 	w.accuse("%s does not delete %s, which it acknowledged", w.at.name, o.name)
 }
 
-// changePolicy enables other regions for a project of this one.
+// changePolicy enables other regions for a project that this one created. Where regions claim by force, all stay enabled: a claim by a
+// policy that was replaced meanwhile counts nowhere else, until an operator ends that.
 func (w *hardWriter) changePolicy() {
-	project := hardProject(w.at.name, w.index%hardWriters)
-	regions := []string{w.at.name}
+	project, control, regions := hardProject(w.at.name, w.index%hardWriters), w.at.name, []string{w.at.name}
 	for _, name := range w.names {
-		if name != w.at.name && w.draw.IntN(3) > 0 {
+		if name != w.at.name && (hardClaimed(project) || w.draw.IntN(3) > 0) {
 			regions = append(regions, name)
 		}
 	}
-	if w.write("change the policy of "+project, func(ctx context.Context, m api.Mutation) error {
-		_, err := w.at.api.PutProject(ctx, project, policyOf(w.at.name, regions), m)
-		return err
-	}) {
-		w.policies[project] = regions
+	for range 2 { // the second time, at the owner that the first answer named
+		if !slices.Contains(regions, control) {
+			regions = append(regions, control)
+		}
+		owner := ""
+		if w.write("change the policy of "+project, func(ctx context.Context, m api.Mutation) error {
+			_, err := w.regions[control].api.PutProject(ctx, project, policyOf(control, regions), m)
+			var problem *api.Error
+			if errors.As(err, &problem) {
+				owner = problem.Owner
+			}
+			return err
+		}) {
+			w.policies[project] = regions
+			return
+		}
+		if owner == "" || w.regions[owner] == nil {
+			return
+		}
+		control = owner
 	}
 }
+
+// hardClaimed: regions claim the second project of each by force.
+func hardClaimed(project string) bool { return strings.HasSuffix(project, "-1") }

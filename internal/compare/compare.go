@@ -18,6 +18,8 @@ type copyStore interface {
 	// SplitSync has the comparison begin again with smaller ranges.
 	SplitSync(ctx context.Context, at fleet.SyncPlace, bits int, objects int64) error
 	FinishSync(ctx context.Context, peer fleet.RegionName) (fleet.SyncTurn, error)
+	// ListUndone lists what a restore of the peer undid from an event of the era of a place on.
+	ListUndone(ctx context.Context, at fleet.SyncPlace, from int64) error
 	LeaveSync(ctx context.Context, peer fleet.RegionName) error
 	CountHeld(ctx context.Context, peer fleet.RegionName) (int64, error)
 	HeldHolders(ctx context.Context, peer fleet.RegionName) ([]fleet.CopyAsked, error)
@@ -139,7 +141,7 @@ func (p *page) holders(ctx context.Context) error {
 // measure chooses the size of ranges by the region that has more.
 func (p *page) measure(ctx context.Context) error {
 	var all differing
-	if err := p.ask(ctx, PathSums, sums{Format: format}, &all); err != nil {
+	if err := p.sums(ctx, sums{Format: format}, &all); err != nil {
 		return err
 	}
 	held, err := p.Store.CountHeld(ctx, p.at.Peer)
@@ -159,7 +161,17 @@ func (p *page) compare(ctx context.Context) (held whole, differ differing, err e
 		return held, differ, err
 	}
 	held = wholeOf(all, p.at.At, n)
-	return held, differ, p.ask(ctx, PathSums, sums{Format: format, Bits: p.at.Bits, First: p.at.At, Sums: held.sums}, &differ)
+	return held, differ, p.sums(ctx, sums{Format: format, Bits: p.at.Bits, First: p.at.At, Sums: held.sums}, &differ)
+}
+
+// sums asks for sums, and lists what the owner says that its restore undid: what is applied then replaces it.
+func (p *page) sums(ctx context.Context, question sums, answer *differing) error {
+	question.Place = p.at.Position
+	err := p.ask(ctx, PathSums, question, answer)
+	if err != nil || answer.UndoneFrom == 0 {
+		return err
+	}
+	return p.Store.ListUndone(ctx, p.at, answer.UndoneFrom)
 }
 
 // heldIn reads what is here in the ranges that the owner says differ, before it is asked for anything in them.

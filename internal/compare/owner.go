@@ -20,6 +20,7 @@ type ownerStore interface {
 	SharedSums(ctx context.Context, peer fleet.RegionName, in []fleet.UIDRange) ([]fleet.CopySum, error)
 	SharedByUID(ctx context.Context, peer fleet.RegionName, uids []string) ([]fleet.Object, error)
 	CountShared(ctx context.Context, peer fleet.RegionName) (int64, error)
+	UndoneFrom(ctx context.Context, token string) (int64, error)
 	AnswerFor(ctx context.Context, peer fleet.RegionName, asked []fleet.CopyAsked) ([]fleet.CopyChange, error)
 }
 
@@ -98,20 +99,24 @@ func (l *lines) end() error {
 }
 
 func (o *Owner) sums(ctx context.Context, peer fleet.RegionName, in sums, out *lines) error {
+	undone, err := o.Store.UndoneFrom(ctx, in.Place)
+	if err != nil {
+		return err
+	}
 	ranges := int64(len(in.Sums) / wholeSum)
 	if ranges == 0 {
 		n, err := o.Store.CountShared(ctx, peer)
 		if err != nil {
 			return err
 		}
-		return out.write(differing{Objects: n})
+		return out.write(differing{Objects: n, UndoneFrom: undone})
 	}
 	all, err := o.Store.SharedRanges(ctx, peer, uids(in.Bits, in.First, ranges), in.Bits)
 	if err != nil {
 		return err
 	}
 	here := wholeOf(all, in.First, ranges)
-	answer := differing{Objects: here.all}
+	answer := differing{Objects: here.all, UndoneFrom: undone}
 	var differ []fleet.UIDRange
 	for i := range ranges {
 		if bytes.Equal(here.sums[i*wholeSum:(i+1)*wholeSum], in.Sums[i*wholeSum:(i+1)*wholeSum]) {

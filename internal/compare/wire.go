@@ -42,6 +42,8 @@ type sums struct {
 	Bits   int    `json:"bits,omitempty"`
 	First  int64  `json:"first,omitempty"`
 	Sums   []byte `json:"sums,omitempty"`
+	// Place is how far the region that asks has followed this one.
+	Place string `json:"place,omitempty"`
 }
 
 // Validate refuses what no region asks.
@@ -63,8 +65,10 @@ type differing struct {
 	// Objects is how many there are in the ranges; in all, if no range was asked for.
 	Objects int64 `json:"objects"`
 	// Crowded: a range has so many objects that smaller ranges are better.
-	Crowded bool     `json:"crowded,omitempty"`
-	Ranges  []sumsOf `json:"ranges,omitempty"`
+	Crowded bool `json:"crowded,omitempty"`
+	// UndoneFrom is the number of the first event of the place's era that a restore undid, 0 if none did.
+	UndoneFrom int64    `json:"undoneFrom,omitempty"`
+	Ranges     []sumsOf `json:"ranges,omitempty"`
 }
 
 // sumsOf are the short sums of objects in one range.

@@ -74,7 +74,7 @@ var copyRules = []struct {
 	then CopyStep
 }{
 	{"not_its_own", func(c copyCase) bool { // it owned the object, or lost a claim of it
-		return c.change.End == fleet.CopyRemoved && c.change.Key.Region == c.self
+		return (c.change.End == fleet.CopyRemoved || c.change.End == fleet.CopyMoved) && c.change.Key.Region == c.self
 	}, CopyKeep},
 	{"own_object", func(c copyCase) bool {
 		return c.change.Key.Region == c.self && c.held.Owner != c.peer && !c.claims()

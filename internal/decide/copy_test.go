@@ -38,20 +38,21 @@ func TestCopy(t *testing.T) {
 		step   decide.CopyStep
 		rule   string
 	}{
-		"a first state":                      {"eu", sharedBy("eu", "eu", "us"), "", at(1, 5), decide.HeldCopy{}, decide.CopyWrite, "newer"},
-		"a newer state":                      {"eu", sharedBy("eu", "eu", "us"), "", at(1, 6), held("eu", at(1, 5)), decide.CopyWrite, "newer"},
-		"the same state again":               {"eu", sharedBy("eu", "eu", "us"), "", at(1, 5), held("eu", at(1, 5)), decide.CopyKeep, "older"},
-		"a state before the deletion":        {"eu", sharedBy("eu", "eu", "us"), "", at(1, 4), held("eu", at(1, 5)), decide.CopyKeep, "older"},
-		"a state of a higher owner epoch":    {"ap", sharedBy("eu", "eu", "us"), "", at(2, 1), held("ap", at(1, 5)), decide.CopyWrite, "newer"},
-		"a deletion":                         {"eu", nil, fleet.CopyDeleted, at(1, 6), held("eu", at(1, 5)), decide.CopyEnd, "gone"},
-		"a deletion of what was not here":    {"eu", nil, fleet.CopyDeleted, at(1, 6), decide.HeldCopy{}, decide.CopyEnd, "gone"},
-		"an old deletion":                    {"eu", nil, fleet.CopyDeleted, at(1, 4), held("eu", at(1, 5)), decide.CopyKeep, "older"},
-		"an object that is not for here":     {"eu", sharedBy("eu", "eu", "ap"), "", at(1, 6), held("eu", at(1, 5)), decide.CopyEnd, "not_here"},
-		"what another region owns":           {"ap", sharedBy("ap", "ap", "us"), "", at(1, 6), decide.HeldCopy{}, decide.CopyRefuse, "not_its_owner"},
-		"a deletion of what another owns":    {"ap", nil, fleet.CopyDeleted, at(1, 6), held("ap", at(1, 5)), decide.CopyRefuse, "not_its_owner"},
-		"an object of this region":           {"us", sharedBy("us", "us", "eu"), "", at(1, 6), decide.HeldCopy{}, decide.CopyRefuse, "own_object"},
-		"a deletion of one of this region's": {"us", nil, fleet.CopyDeleted, at(1, 6), decide.HeldCopy{}, decide.CopyRefuse, "own_object"},
-		"nonsense":                           {"eu", &fleet.Object{Syncing: json.RawMessage(`[]`)}, "", at(1, 6), decide.HeldCopy{}, decide.CopyRefuse, "malformed"},
+		"a first state":                       {"eu", sharedBy("eu", "eu", "us"), "", at(1, 5), decide.HeldCopy{}, decide.CopyWrite, "newer"},
+		"a newer state":                       {"eu", sharedBy("eu", "eu", "us"), "", at(1, 6), held("eu", at(1, 5)), decide.CopyWrite, "newer"},
+		"the same state again":                {"eu", sharedBy("eu", "eu", "us"), "", at(1, 5), held("eu", at(1, 5)), decide.CopyKeep, "older"},
+		"a state before the deletion":         {"eu", sharedBy("eu", "eu", "us"), "", at(1, 4), held("eu", at(1, 5)), decide.CopyKeep, "older"},
+		"a state of a higher owner epoch":     {"ap", sharedBy("eu", "eu", "us"), "", at(2, 1), held("ap", at(1, 5)), decide.CopyWrite, "newer"},
+		"a deletion":                          {"eu", nil, fleet.CopyDeleted, at(1, 6), held("eu", at(1, 5)), decide.CopyEnd, "gone"},
+		"a deletion of what was not here":     {"eu", nil, fleet.CopyDeleted, at(1, 6), decide.HeldCopy{}, decide.CopyEnd, "gone"},
+		"an old deletion":                     {"eu", nil, fleet.CopyDeleted, at(1, 4), held("eu", at(1, 5)), decide.CopyKeep, "older"},
+		"an object that is not for here":      {"eu", sharedBy("eu", "eu", "ap"), "", at(1, 6), held("eu", at(1, 5)), decide.CopyEnd, "not_here"},
+		"what another region owns":            {"ap", sharedBy("ap", "ap", "us"), "", at(1, 6), decide.HeldCopy{}, decide.CopyRefuse, "not_its_owner"},
+		"a deletion of what another owns":     {"ap", nil, fleet.CopyDeleted, at(1, 6), held("ap", at(1, 5)), decide.CopyRefuse, "not_its_owner"},
+		"an object of this region":            {"us", sharedBy("us", "us", "eu"), "", at(1, 6), decide.HeldCopy{}, decide.CopyRefuse, "own_object"},
+		"a deletion of one of this region's":  {"us", nil, fleet.CopyDeleted, at(1, 6), decide.HeldCopy{}, decide.CopyRefuse, "own_object"},
+		"one that its former owner handed on": {"us", nil, fleet.CopyMoved, at(2, 6), held("us", at(1, 5)), decide.CopyKeep, "not_its_own"},
+		"nonsense":                            {"eu", &fleet.Object{Syncing: json.RawMessage(`[]`)}, "", at(1, 6), decide.HeldCopy{}, decide.CopyRefuse, "malformed"},
 	} {
 		change := fleet.CopyChange{Key: fleet.CopyKey{Region: c.region, ObjectKey: sharedKey}, Version: c.v, End: c.end, Object: c.object}
 		step, rule := decide.Copy("us", "eu", change, c.held)

@@ -167,6 +167,8 @@ type CopySet struct {
 	Current bool
 	// Reset: the place before was of no use.
 	Reset bool
+	// UndoneFrom is the number of the first event of the place's era that a restore of the peer undid; 0 if none did.
+	UndoneFrom int64
 }
 
 // CopiesApplied counts what became of changes.

@@ -72,6 +72,8 @@ type SyncPlace struct {
 	Accept  bool  // the operator accepts all removals
 	Objects int64 // in the region that has more, when the comparison began
 	Removed int64
+	// Position is how far the peer's stream was followed.
+	Position string
 }
 
 // Ranges is how many ranges there are.

@@ -107,6 +107,29 @@ func mustPeers(t *testing.T, r *region) []peers.Peer {
 	return all
 }
 
+// M45: a region does not serve or follow before it is in its own list of members; then it hears of each one that comes or goes.
+func TestRegistersFirst(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	eu, us := w.region(t, "eu"), w.region(t, "us")
+	all, err := us.store.Members(t.Context())
+	require.NoError(t, err)
+	require.Len(t, all, 1, "before anything else runs")
+	require.True(t, all[0].Self)
+	require.Equal(t, us.address, all[0].Address)
+	us.store.Close()
+	_, err = peers.Open(t.Context(), peers.Options{Identity: us.id, Address: us.address, Store: us.store})
+	require.Error(t, err, "a region that cannot register has no network")
+
+	ap := w.region(t, "ap")
+	eu.run()
+	ap.run()
+	ap.join(eu)
+	eu.knows("ap")
+	require.NoError(t, eu.store.RemovePeer(t.Context(), "ap"))
+	require.Empty(t, mustPeers(t, eu), "it is followed no more")
+}
+
 // M15, M30: regions that joined through one member know each other, also while a link is cut.
 func TestMesh(t *testing.T) {
 	t.Parallel()

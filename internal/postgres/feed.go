@@ -50,13 +50,19 @@ func ParseCursor(s string) (Cursor, error) {
 
 // PlaceOfToken reads the place in the feed from the token of a watch: the filter, the era and the place.
 func PlaceOfToken(text string) (Cursor, bool) {
+	at, _, is := readToken(text)
+	return at, is
+}
+
+// readToken reads the place of a token, and the random id of its era.
+func readToken(text string) (at Cursor, era string, is bool) {
 	raw, err := base64.RawURLEncoding.DecodeString(text)
 	parts := strings.Split(string(raw), " ")
 	if err != nil || len(parts) != 3 {
-		return Cursor{}, false
+		return Cursor{}, "", false
 	}
-	at, err := ParseCursor(parts[2])
-	return at, err == nil
+	at, err = ParseCursor(parts[2])
+	return at, parts[1], err == nil
 }
 
 // ReadFeed gives what follows a cursor, oldest first: only changes below the oldest
@@ -179,6 +185,19 @@ func objectsOf(rows []db.Object) []fleet.Object {
 		out[i] = ObjectOf(r)
 	}
 	return out
+}
+
+// UndoneFrom is the number of the first event of the era of a token that a restore undid, 0 if the era did not end or is not known.
+func (s *Store) UndoneFrom(ctx context.Context, token string) (int64, error) {
+	at, id, is := readToken(token)
+	if !is {
+		return 0, nil
+	}
+	ended, err := s.Q.EndedEra(ctx, at.Era)
+	if NoRows(err) || err == nil && ended.ID != id {
+		return 0, nil
+	}
+	return ended.Seq + 1, Failed("read an era", err)
 }
 
 // EraID gives the random id of an era, "" for one that is not known.

@@ -118,7 +118,11 @@ func (s *Store) claimed(o *fleet.Object, over holders) error {
 	if by.MultiRegionPolicy == nil || itself || by.MultiRegionPolicy.DefaultControlRegion != s.Region || by.owner == s.Region || by.owner == "" {
 		return nil
 	}
-	return fleet.Errorf(fleet.Unavailable, "region %s has not claimed %s from region %s yet", s.Region, key, by.owner).
+	return s.notClaimed(key, by.owner)
+}
+
+func (s *Store) notClaimed(key fleet.ObjectKey, owner string) error {
+	return fleet.Errorf(fleet.Unavailable, "region %s has not claimed %s from region %s yet", s.Region, key, owner).
 		WithHint("retry in a moment")
 }
 
@@ -178,15 +182,15 @@ func holdersFrom(ctx context.Context, q *db.Queries, from fleet.RegionName, p db
 	return out, nil
 }
 
-// PolicyOver is what this region knows of the policy over an object that a peer claims. known is false for an object that
-// was not here before. No lock is taken: what the region last knew decides.
-func (s *Store) PolicyOver(ctx context.Context, q *db.Queries, o *fleet.Object, known bool) (decide.Over, error) {
+// PolicyOver is what this region knows of the policy over an object that a peer claims; of a holder that was not here before, that is
+// its own. No lock is taken: what the region last knew decides.
+func (s *Store) PolicyOver(ctx context.Context, q *db.Queries, o *fleet.Object) (decide.Over, error) {
 	h, err := readHoldersBy(ctx, q, []*fleet.Object{o}, unlocked)
 	if err != nil {
 		return decide.Over{}, err
 	}
 	_, by, itself := h.governor(o)
-	return decide.Over{Policy: by.MultiRegionPolicy, Itself: itself && known, Owner: by.owner}, nil
+	return decide.Over{Policy: by.MultiRegionPolicy, Itself: itself, Owner: by.owner}, nil
 }
 
 // ToFollow gives the holders whose policy gives some of these objects to this region, which does not own them: their owner

@@ -63,10 +63,14 @@ func (s *Store) findWritten(ctx context.Context, q *db.Queries, key fleet.Object
 	if len(taken) == 1 {
 		return taken[0], nil
 	}
-	if o.Region != "" { // a copy: the name means a new object of this region
-		return nil, nil
+	if o.Region == "" {
+		return o, nil
 	}
-	return o, nil
+	spec, err := fleet.HolderOf(o.Kind, o.Spec)
+	if err == nil && spec.MultiRegionPolicy != nil && spec.MultiRegionPolicy.DefaultControlRegion == s.Region {
+		err = s.notClaimed(o.ObjectKey, o.SyncingNow().OwningRegion)
+	}
+	return nil, err // else the name means a new object of this region, which is not the copy
 }
 
 // TakeOver takes over those of some shared objects that follow a holder which this region has claimed, and gives them as they are then.

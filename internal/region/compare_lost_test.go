@@ -2,20 +2,15 @@ package region
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"testing"
-	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/internal/compare"
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/pause"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
@@ -240,52 +235,4 @@ func TestCompareIsCollected(t *testing.T) {
 	require.EqualValues(t, 1, collect(fleet.CollectMarkers))
 	require.EqualValues(t, 1, collect(fleet.CollectLost))
 	require.Equal(t, 1, count("lost_writes"))
-}
-
-// M31: a comparison and the stream of the peer write one after the other, so that an older answer replaces nothing newer.
-func TestCompareBesideStream(t *testing.T) {
-	t.Parallel()
-	m := stand(t, 1)
-	us := m.regions["us"]
-	us.exec(t, `UPDATE copies SET labels = '{"n": "by hand"}' WHERE kind = 'pool'`)
-	m.ask("us", "eu", false)
-	moved := make(chan error, 1)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	var once sync.Once
-	by := questions{mesh: m, self: "us", mangle: func(_ string, answer []byte) []byte {
-		if bytes.Contains(answer, []byte("resourceVersion")) {
-			once.Do(func() {
-				stream, err := us.store.Pool.Begin(t.Context())
-				require.NoError(t, err)
-				_, err = stream.Exec(t.Context(), `SELECT FROM region_streams WHERE peer = 'eu' FOR UPDATE`)
-				require.NoError(t, err)
-				go func() { moved <- us.moveOn(ctx, stream) }()
-			})
-		}
-		return answer
-	}}
-	turn := m.compare(by, "eu")
-	require.NoError(t, <-moved)
-	require.Zero(t, turn.Written)
-	var labels string
-	require.NoError(t, us.store.Pool.QueryRow(t.Context(), `SELECT labels ->> 'n' FROM copies WHERE kind = 'pool'`).Scan(&labels))
-	require.Equal(t, "newer", labels)
-}
-
-// moveOn writes a newer state once somebody waits for the stream.
-func (r *sharing) moveOn(ctx context.Context, stream pgx.Tx) error {
-	const waits = `SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE NOT l.granted AND a.datname = current_database())`
-	for waiting := false; !waiting; {
-		if err := r.store.Pool.QueryRow(ctx, waits).Scan(&waiting); err != nil {
-			return err
-		}
-		if err := pause.For(ctx, 5*time.Millisecond); err != nil {
-			return err
-		}
-	}
-	if _, err := stream.Exec(ctx, `UPDATE copies SET labels = '{"n": "newer"}', number = number + 1 WHERE kind = 'pool'`); err != nil {
-		return err
-	}
-	return stream.Commit(ctx)
 }

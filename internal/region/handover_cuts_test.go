@@ -81,6 +81,20 @@ func TestHandOverIsCancelled(t *testing.T) {
 	})
 }
 
+// M34, M39: a region that is to own a project, and has not claimed it, does not take a write of it for a new project of that name.
+func TestWriteBeforeTheClaim(t *testing.T) {
+	t.Parallel()
+	h := newHanding(t, "eu", "us")
+	h.line("eu", "eu", "us")
+	h.agree("the project is shared")
+	_, err := h.request("eu", "us", false)
+	require.NoError(t, err)
+	h.turn("us has the fence", func() bool { return h.fenced("us") })
+	_, err = h.regions["us"].store.Declare(t.Context(), h.write(lineKey), fleet.ProjectSpec{})
+	require.Equal(t, fleet.Unavailable, fleet.KindOf(err), "%v", err)
+	require.ErrorContains(t, err, "has not claimed project/line-a from region eu yet")
+}
+
 // fenced reports whether a region has the project with its fence.
 func (h *handing) fenced(in fleet.RegionName) bool {
 	o, err := h.here(in, "eu", lineKey)

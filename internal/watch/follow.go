@@ -255,6 +255,7 @@ type received struct {
 	snapshot int64              // lines since the stream began, or since a reset
 	began    string             // where the first snapshot began that did not end
 	reset    bool               // the place was of no use, and that is not stored yet
+	undone   int64              // the first event before the place that a restore of the peer undid
 	took     bool
 }
 
@@ -286,6 +287,7 @@ func (s *received) take(ctx context.Context, l line) error {
 		s.began = ""
 	case api.WatchHardReset:
 		s.snapshot, s.changes, s.bytes, s.began, s.place, s.due, s.reset = 0, nil, 0, "", nil, false, true
+		s.undone = l.Number
 	}
 	return nil // of a newer region
 }
@@ -302,14 +304,14 @@ func (s *received) keepPlace(ctx context.Context) error {
 
 // apply writes what was read.
 func (s *received) apply(ctx context.Context, at *fleet.StreamPlace, current bool) error {
-	applied, err := s.f.Store.ApplyCopies(ctx, fleet.CopySet{Claim: s.f.claim, Changes: s.changes, Place: at, Current: current, Reset: s.reset})
+	applied, err := s.f.Store.ApplyCopies(ctx, fleet.CopySet{Claim: s.f.claim, Changes: s.changes, Place: at, Current: current, Reset: s.reset, UndoneFrom: s.undone})
 	if err != nil {
 		return err
 	}
 	if applied.Rivals > 0 {
 		s.f.Log.Error("alarm: two regions claimed the same objects in one epoch; the higher name owns them", "peer", s.f.claim.Peer, "objects", applied.Rivals)
 	}
-	s.changes, s.bytes, s.took, s.reset = nil, 0, true, false
+	s.changes, s.bytes, s.took, s.reset, s.undone = nil, 0, true, false, 0
 	s.f.counted(applied)
 	if applied.Waiting > 0 {
 		select {

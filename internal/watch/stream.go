@@ -17,6 +17,8 @@ type Source interface {
 	FeedKept(ctx context.Context, after postgres.Cursor) error
 	// EraID is the random id of an era, "" for one that is not known.
 	EraID(ctx context.Context, era int64) (string, error)
+	// UndoneFrom is the number of the first event of a token's era that a restore undid, 0 for none.
+	UndoneFrom(ctx context.Context, token string) (int64, error)
 	WatchedObjects(ctx context.Context, after fleet.ObjectKey, region fleet.RegionName, project fleet.ProjectName, limit int32) ([]fleet.Object, error)
 	ObjectsNow(ctx context.Context, keys []fleet.ObjectKey) ([]fleet.Object, error)
 	WatchedCopies(ctx context.Context, after fleet.CopyKey, owner fleet.RegionName, project fleet.ProjectName, limit int32) ([]fleet.Object, error)
@@ -96,7 +98,11 @@ func (s *Stream) resume(ctx context.Context, after string) (bool, error) {
 		return false, err
 	}
 	if reason != "" {
-		return false, s.Send([]api.WatchLine{{Type: api.WatchHardReset, Reason: reason}})
+		last, err := s.Source.UndoneFrom(ctx, after)
+		if err != nil {
+			return false, err
+		}
+		return false, s.Send([]api.WatchLine{{Type: api.WatchHardReset, Reason: reason, Number: last}})
 	}
 	s.at, s.era = t.at, t.era
 	return true, nil

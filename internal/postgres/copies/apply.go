@@ -1,6 +1,7 @@
 package copies
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
@@ -17,6 +18,9 @@ func (s *Store) ApplyCopies(ctx context.Context, in fleet.CopySet) (fleet.Copies
 	var done fleet.CopiesApplied
 	err := s.Tx(ctx, "apply what region "+string(in.Claim.Peer)+" sent", func(q *db.Queries) error {
 		done = fleet.CopiesApplied{}
+		if err := lockPeer(ctx, q, in.Claim.Peer); err != nil {
+			return err
+		}
 		held, err := q.HoldStream(ctx, db.HoldStreamParams{Peer: string(in.Claim.Peer), Claim: in.Claim.Number})
 		if postgres.NoRows(err) {
 			return lostClaim(in.Claim)
@@ -26,6 +30,9 @@ func (s *Store) ApplyCopies(ctx context.Context, in fleet.CopySet) (fleet.Copies
 		}
 		a := s.applying(q, in.Claim.Peer)
 		a.waits = held.Waits
+		if err := listUndone(ctx, q, in.Claim.Peer, cmp.Or(held.Position, held.Began), in.UndoneFrom); err != nil {
+			return err
+		}
 		if err = a.run(ctx, in.Changes); err != nil {
 			return err
 		}
@@ -44,6 +51,11 @@ func (s *Store) ApplyCopies(ctx context.Context, in fleet.CopySet) (fleet.Copies
 		return postgres.Failed("move the stream", q.MoveStream(ctx, p))
 	})
 	return done, err
+}
+
+// lockPeer has the stream of a peer and the comparison with it apply one after the other: each decides by what is here.
+func lockPeer(ctx context.Context, q *db.Queries, peer fleet.RegionName) error {
+	return postgres.LockKeys(ctx, q, map[int64]bool{postgres.LockID(fleet.RegionKey(peer)): false})
 }
 
 // applying is one set under way.

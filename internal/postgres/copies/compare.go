@@ -190,8 +190,8 @@ func namesOf(asked []fleet.CopyAsked) []fleet.CopyKey {
 func (s *Store) ApplyCompared(ctx context.Context, in fleet.ComparedSet) (fleet.ComparedApplied, error) {
 	var out fleet.ComparedApplied
 	err := s.Tx(ctx, "apply what was compared with region "+string(in.Place.Peer), func(q *db.Queries) error {
-		if _, err := q.HoldStream(ctx, db.HoldStreamParams{Peer: string(in.Place.Peer)}); err != nil && !postgres.NoRows(err) {
-			return postgres.Failed("hold the stream", err)
+		if err := lockPeer(ctx, q, in.Place.Peer); err != nil {
+			return err
 		}
 		at, err := s.syncPlace(ctx, q, in.Place.Peer)
 		if err != nil {
@@ -282,6 +282,23 @@ func (a *applying) list(ctx context.Context) error {
 		return postgres.Failed("list what is lost", err)
 	}
 	return postgres.Failed("list what is lost", a.q.PutLost(ctx, db.PutLostParams{Peer: string(a.peer), Rows: body}))
+}
+
+// ListUndone lists what a restore of a peer undid from an event of the era of a place on. It is for a comparison that comes before the
+// stream of the new era.
+func (s *Store) ListUndone(ctx context.Context, at fleet.SyncPlace, from int64) error {
+	return listUndone(ctx, s.Q, at.Peer, at.Position, from)
+}
+
+// listUndone lists what a restore of the peer undid of the era of a place, each state once: newer ones replace it.
+func listUndone(ctx context.Context, q *db.Queries, peer fleet.RegionName, position string, from int64) error {
+	at, is := postgres.PlaceOfToken(position)
+	if !is || from == 0 {
+		return nil
+	}
+	return postgres.Failed("list what is lost", q.ListUndone(ctx, db.ListUndoneParams{
+		Peer: string(peer), FirstNumber: from, LastNumber: fleet.FirstNumber(at.Era + 1),
+	}))
 }
 
 // move has another region answer for copies.

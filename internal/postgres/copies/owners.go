@@ -117,7 +117,7 @@ func (a *applying) prove(ctx context.Context, changes []fleet.CopyChange) error 
 		if o.Region = c.Key.Region; o.Region == a.self {
 			o.Region = ""
 		}
-		over, err := a.s.PolicyOver(ctx, a.q, &o, known)
+		over, err := a.s.PolicyOver(ctx, a.q, &o)
 		if err != nil {
 			return err
 		}

@@ -83,7 +83,14 @@ func (s *Store) BeginSync(ctx context.Context, v fleet.SyncVisit) (fleet.SyncPla
 		at, turn, err = s.startSync(ctx, q, row.Peer)
 		return err
 	})
-	return at, turn, err
+	if err != nil || turn.Done {
+		return at, turn, err
+	}
+	at.Position, err = s.Q.StreamPlace(ctx, string(v.Peer))
+	if postgres.NoRows(err) {
+		err = nil
+	}
+	return at, turn, postgres.Failed("read the stream", err)
 }
 
 // startSync begins a comparison, unless the stream of the peer still brings what it has.

@@ -350,6 +350,31 @@ func (q *Queries) Known(ctx context.Context, arg KnownParams) ([]KnownRow, error
 	return items, nil
 }
 
+const listUndone = `-- name: ListUndone :exec
+WITH undone AS (
+    SELECT s.region, s.kind, s.scope, s.name, s.owner_epoch, s.number, to_jsonb(s) AS object FROM shared s
+    WHERE s.owner = $1 AND s.number >= $2 AND s.number <= $3
+    UNION ALL
+    SELECT m.region, m.kind, m.scope, m.name, m.owner_epoch, m.number, NULL FROM copy_markers m
+    WHERE m.owner = $1 AND m.number >= $2 AND m.number <= $3 AND m.reason = 'deleted')
+INSERT INTO lost_writes (peer, region, kind, scope, name, owner_epoch, number, reason, object)
+SELECT $1, u.region, u.kind, u.scope, u.name, u.owner_epoch, u.number, 'undone', u.object FROM undone u
+WHERE NOT EXISTS (SELECT FROM lost_writes w WHERE w.peer = $1 AND w.region = u.region AND w.kind = u.kind AND w.scope = u.scope AND w.name = u.name
+    AND w.owner_epoch = u.owner_epoch AND w.number = u.number)
+`
+
+type ListUndoneParams struct {
+	Peer        string
+	FirstNumber interface{}
+	LastNumber  interface{}
+}
+
+// What this region has of states that a restore of their owner undid, before newer ones replace them.
+func (q *Queries) ListUndone(ctx context.Context, arg ListUndoneParams) error {
+	_, err := q.db.Exec(ctx, listUndone, arg.Peer, arg.FirstNumber, arg.LastNumber)
+	return err
+}
+
 const lostWrites = `-- name: LostWrites :many
 SELECT id, peer, region, kind, scope, name, owner_epoch, number, reason, object, at FROM lost_writes WHERE id > $1 ORDER BY id LIMIT $2
 `
@@ -454,6 +479,8 @@ const putLost = `-- name: PutLost :exec
 INSERT INTO lost_writes (peer, region, kind, scope, name, owner_epoch, number, reason, object)
 SELECT $1, l.region, l.kind, l.scope, l.name, l.owner_epoch, l.number, l.reason, l.object
 FROM jsonb_populate_recordset(NULL::lost_writes, $2::jsonb) l
+WHERE NOT EXISTS (SELECT FROM lost_writes w WHERE w.peer = $1 AND w.region = l.region AND w.kind = l.kind AND w.scope = l.scope AND w.name = l.name
+    AND w.owner_epoch = l.owner_epoch AND w.number = l.number)
 `
 
 type PutLostParams struct {
@@ -698,6 +725,17 @@ WHERE peer = $1
 func (q *Queries) StartSync(ctx context.Context, peer string) error {
 	_, err := q.db.Exec(ctx, startSync, peer)
 	return err
+}
+
+const streamPlace = `-- name: StreamPlace :one
+SELECT coalesce(nullif(position, ''), began)::text AS place FROM region_streams WHERE peer = $1
+`
+
+func (q *Queries) StreamPlace(ctx context.Context, peer string) (string, error) {
+	row := q.db.QueryRow(ctx, streamPlace, peer)
+	var place string
+	err := row.Scan(&place)
+	return place, err
 }
 
 const syncReady = `-- name: SyncReady :one

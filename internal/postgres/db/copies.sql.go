@@ -354,7 +354,7 @@ func (q *Queries) HeldNow(ctx context.Context, arg HeldNowParams) ([]HeldNowRow,
 
 const holdStream = `-- name: HoldStream :one
 SELECT s.peer, s.claim, s.run, s.position, s.began, s.applied, s.seen_at, s.current_at, EXISTS (SELECT FROM quarantine q WHERE q.peer = s.peer AND q.waiting IS NOT NULL) AS waits
-FROM region_streams s WHERE s.peer = $1 AND (s.claim = $2 OR $2 = 0) FOR UPDATE OF s
+FROM region_streams s WHERE s.peer = $1 AND s.claim = $2 FOR UPDATE OF s
 `
 
 type HoldStreamParams struct {
@@ -374,7 +374,6 @@ type HoldStreamRow struct {
 	Waits     bool
 }
 
-// One writer at a time of what a peer owns: the run that has the claim, or a comparison, which has none.
 func (q *Queries) HoldStream(ctx context.Context, arg HoldStreamParams) (HoldStreamRow, error) {
 	row := q.db.QueryRow(ctx, holdStream, arg.Peer, arg.Claim)
 	var i HoldStreamRow

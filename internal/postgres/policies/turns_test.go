@@ -2,6 +2,7 @@ package policies_test
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 
@@ -28,7 +29,7 @@ func (b *bench) count(region string) int {
 	return stores.Scan[int](b, `SELECT count(*) FROM objects WHERE project = 'red' AND kind = 'pool' AND syncing -> 'regions' ? $1`, region)
 }
 
-// M5 to M13, M36, X2: a changed policy is applied in pages of 500, without a generation or an operation of an object;
+// M5, M11, M12, M13, M36, X2: a changed policy is applied in pages of 500, one update of each object, without a generation or an operation;
 // its outbox row stays until the turn is done.
 func TestPolicyIsAppliedInPages(t *testing.T) {
 	t.Parallel()
@@ -109,9 +110,13 @@ func TestPolicyRunsTwiceAtOnce(t *testing.T) {
 	require.EqualValues(t, 1701, stores.Scan[int64](b, `SELECT visited FROM policy_turns`))
 }
 
-// M7, M11: an organization governs its projects, a service the objects that name it.
+// M6, M7, M9, M11: each kind that can hold a policy is followed, and a holder's change visits only what it governs: an organization
+// its projects, a service the objects that name it.
 func TestPolicyOfEachHolder(t *testing.T) {
 	t.Parallel()
+	for _, row := range fleet.DeclaredKinds() {
+		require.Equal(t, row.Holder, slices.Contains([]fleet.ObjectKind{fleet.KindOrganization, fleet.KindProject, fleet.KindService}, row.Kind), "each is changed below")
+	}
 	b := bare(t)
 	b.organization(nil)
 	b.project("acme", nil)

@@ -105,7 +105,25 @@ DELETE FROM quarantine q USING region_syncs s WHERE s.peer = @peer AND q.peer = 
 -- name: PutLost :exec
 INSERT INTO lost_writes (peer, region, kind, scope, name, owner_epoch, number, reason, object)
 SELECT @peer, l.region, l.kind, l.scope, l.name, l.owner_epoch, l.number, l.reason, l.object
-FROM jsonb_populate_recordset(NULL::lost_writes, @rows::jsonb) l;
+FROM jsonb_populate_recordset(NULL::lost_writes, @rows::jsonb) l
+WHERE NOT EXISTS (SELECT FROM lost_writes w WHERE w.peer = @peer AND w.region = l.region AND w.kind = l.kind AND w.scope = l.scope AND w.name = l.name
+    AND w.owner_epoch = l.owner_epoch AND w.number = l.number);
+
+-- What this region has of states that a restore of their owner undid, before newer ones replace them.
+-- name: ListUndone :exec
+WITH undone AS (
+    SELECT s.region, s.kind, s.scope, s.name, s.owner_epoch, s.number, to_jsonb(s) AS object FROM shared s
+    WHERE s.owner = @peer AND s.number >= @first_number AND s.number <= @last_number
+    UNION ALL
+    SELECT m.region, m.kind, m.scope, m.name, m.owner_epoch, m.number, NULL FROM copy_markers m
+    WHERE m.owner = @peer AND m.number >= @first_number AND m.number <= @last_number AND m.reason = 'deleted')
+INSERT INTO lost_writes (peer, region, kind, scope, name, owner_epoch, number, reason, object)
+SELECT @peer, u.region, u.kind, u.scope, u.name, u.owner_epoch, u.number, 'undone', u.object FROM undone u
+WHERE NOT EXISTS (SELECT FROM lost_writes w WHERE w.peer = @peer AND w.region = u.region AND w.kind = u.kind AND w.scope = u.scope AND w.name = u.name
+    AND w.owner_epoch = u.owner_epoch AND w.number = u.number);
+
+-- name: StreamPlace :one
+SELECT coalesce(nullif(position, ''), began)::text AS place FROM region_streams WHERE peer = @peer;
 
 -- name: LostWrites :many
 SELECT * FROM lost_writes WHERE id > @after ORDER BY id LIMIT @max_rows;

@@ -3,10 +3,9 @@ INSERT INTO region_streams (peer, run) VALUES (@peer, @run)
 ON CONFLICT (peer) DO UPDATE SET run = excluded.run, claim = region_streams.claim + 1, seen_at = now()
 RETURNING claim;
 
--- One writer at a time of what a peer owns: the run that has the claim, or a comparison, which has none.
 -- name: HoldStream :one
 SELECT s.*, EXISTS (SELECT FROM quarantine q WHERE q.peer = s.peer AND q.waiting IS NOT NULL) AS waits
-FROM region_streams s WHERE s.peer = @peer AND (s.claim = @claim OR @claim = 0) FOR UPDATE OF s;
+FROM region_streams s WHERE s.peer = @peer AND s.claim = @claim FOR UPDATE OF s;
 
 -- name: MoveStream :exec
 UPDATE region_streams

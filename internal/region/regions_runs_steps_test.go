@@ -1,0 +1,332 @@
+package region
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/internal/compare"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/policies"
+)
+
+// handingOver is a hand-over that was asked for.
+type handingOver struct {
+	in fleet.RegionName
+	id fleet.OperationID
+}
+
+// step is one of what people, the network and machines do at random. Some histories have neither claims by force nor restores: in them
+// nothing may be lost.
+func (r *runs) step() {
+	r.t.Helper()
+	in, project := r.pick(), r.project()
+	kind := fleet.KindPool
+	if r.random.IntN(3) == 0 {
+		kind = fleet.KindTemplate
+	}
+	key := fleet.ObjectKey{Kind: kind, Name: fmt.Sprintf("%s-%s-%d", project, kind, r.random.IntN(2))}
+	switch n := r.random.IntN(40); {
+	case n < 12:
+		if kind == fleet.KindTemplate && r.random.IntN(4) > 0 {
+			in = r.ownerOf(project)
+		}
+		r.declareUnder(in, project, key)
+	case n < 16:
+		r.changePolicy(in, project)
+	case n < 19:
+		r.removeAs(in, key)
+	case n == 19:
+		r.removeAs(in, fleet.ProjectKey(fleet.ProjectName(project)))
+	case n < 24:
+		r.link(in, true)
+	case n < 27:
+		r.link(in, false)
+	case n < 29:
+		self, peer := r.two()
+		r.ask(self, peer, false)
+		r.relay(self)
+	case n < 32:
+		r.handOver(project, false)
+	case n == 32:
+		r.cancelOne()
+	case n == 33 && r.forces():
+		r.handOver(project, true)
+	case n == 34 && r.restores():
+		r.restore(in)
+	case n == 35 && r.restores():
+		r.backUp(in)
+	default:
+		r.relay(in)
+	}
+}
+
+// forces and restores: half of the histories have claims by force, half have restores.
+func (r *runs) forces() bool { return r.seed%2 == 1 }
+
+func (r *runs) restores() bool { return r.seed%4 > 1 }
+
+// project is often one of the name that each region has, but where a region is restored: an object names its project, so while a
+// restore has undone one of them, another one of the name governs what is in it.
+func (r *runs) project() string {
+	if !r.restores() && r.random.IntN(3) == 0 {
+		return "p"
+	}
+	return string(r.pick()) + "-0"
+}
+
+// ownerOf is a region that owns a project of a name, or any.
+func (r *runs) ownerOf(project string) fleet.RegionName {
+	r.t.Helper()
+	for _, i := range r.random.Perm(len(runNames)) {
+		if r.owns(runNames[i], project) != "" {
+			return runNames[i]
+		}
+	}
+	return r.pick()
+}
+
+func (r *runs) two() (self, peer fleet.RegionName) {
+	i := r.random.IntN(len(runNames))
+	return runNames[i], runNames[(i+1+r.random.IntN(len(runNames)-1))%len(runNames)]
+}
+
+func (r *runs) link(self fleet.RegionName, cut bool) {
+	peer := r.pick()
+	r.tell("link of %s to %s: cut %t", self, peer, cut)
+	r.setCut([2]fleet.RegionName{self, peer}, cut)
+	if r.random.IntN(2) == 0 {
+		r.setCut([2]fleet.RegionName{peer, self}, cut)
+	}
+}
+
+// refusals are why a region may refuse a write: nothing else.
+var refusals = []fleet.Kind{fleet.NotFound, fleet.IllegalState, fleet.NotOwner, fleet.Unavailable, fleet.Conflict}
+
+func (r *runs) refused(what string, err error) bool {
+	r.t.Helper()
+	if err == nil {
+		return false
+	}
+	r.tell("%s: refused: %v", what, err)
+	require.Contains(r.t, refusals, fleet.KindOf(err), "%s: %v", what, err)
+	return true
+}
+
+// write declares an object with a label that no other write has.
+func (r *runs) write(in fleet.RegionName, key fleet.ObjectKey, project string, spec any) {
+	r.t.Helper()
+	v := r.ledger.next()
+	what := fmt.Sprintf("%s declares %s as %s", in, key, v)
+	out, err := r.regions[in].store.Declare(r.t.Context(), postgres.Write{
+		Request: postgres.Request{Actor: "test", Project: fleet.ProjectName(project)}, Key: key, Labels: map[string]string{"v": v},
+	}, spec)
+	if r.refused(what, err) {
+		return
+	}
+	r.tell("%s: done", what)
+	r.ledger.wrote(in, key, v, out)
+}
+
+func (r *runs) declareUnder(in fleet.RegionName, project string, key fleet.ObjectKey) {
+	r.t.Helper()
+	if key.Kind == fleet.KindPool {
+		r.write(in, key, project, fleet.PoolSpec{MaxReplicas: r.random.IntN(4)})
+		return
+	}
+	text := []byte(bodyOf(r.ledger.coming()))
+	hash, err := r.regions[in].store.PutBody(r.t.Context(), fleet.ProjectName(project), text)
+	if r.refused("a body", err) {
+		return
+	}
+	spec := fleet.TemplateSpec{Base: fleet.Content{Kind: fleet.ContentJSON, Hash: hash, Size: int64(len(text))}}
+	if strings.HasSuffix(key.Name, "-0") && r.random.IntN(2) == 0 { // so no template merges itself
+		spec.Compositions = []fleet.TemplatePin{{Name: fleet.TemplateName(strings.TrimSuffix(key.Name, "0") + "1")}}
+	}
+	r.write(in, key, project, spec)
+}
+
+// bodyOf is the base of a template that is labelled so.
+func bodyOf(v string) string { return `{"v":"` + v + `"}` }
+
+func (r *runs) declarePolicy(in fleet.RegionName, project string, enabled []fleet.RegionName) {
+	r.t.Helper()
+	policy := &fleet.MultiRegionPolicy{DefaultControlRegion: string(in)}
+	for _, name := range enabled {
+		policy.EnabledRegions = append(policy.EnabledRegions, string(name))
+	}
+	r.write(in, fleet.ProjectKey(fleet.ProjectName(project)), project, fleet.ProjectSpec{HolderSpec: fleet.HolderSpec{MultiRegionPolicy: policy}})
+}
+
+// changePolicy enables others for a project that a region owns, or may declare. Where regions claim by force, all stay enabled: a claim by
+// a policy that was replaced meanwhile counts nowhere else, and an operator has to end that.
+func (r *runs) changePolicy(in fleet.RegionName, project string) {
+	r.t.Helper()
+	if !strings.HasPrefix(project, string(in)) && project != "p" && r.owns(in, project) == "" {
+		return
+	}
+	enabled := []fleet.RegionName{in}
+	for _, other := range others(in) {
+		if r.forces() || r.random.IntN(3) > 0 {
+			enabled = append(enabled, other)
+		}
+	}
+	r.declarePolicy(in, project, enabled)
+}
+
+// owns is the region that created a project which a region owns, "" if it owns none of that name.
+func (r *runs) owns(in fleet.RegionName, project string) (birth string) {
+	r.t.Helper()
+	err := r.regions[in].raw.QueryRow(r.t.Context(), `SELECT region FROM shared WHERE kind = 'project' AND name = $1 AND owner = $2 LIMIT 1`, project, in).Scan(&birth)
+	if err != nil {
+		require.ErrorIs(r.t, err, pgx.ErrNoRows)
+	}
+	return birth
+}
+
+func (r *runs) removeAs(in fleet.RegionName, key fleet.ObjectKey) {
+	r.t.Helper()
+	what := fmt.Sprintf("%s deletes %s", in, key)
+	out, err := r.regions[in].store.DeleteDeclared(r.t.Context(), postgres.Write{Request: postgres.Request{Actor: "test"}, Key: key})
+	if r.refused(what, err) {
+		return
+	}
+	r.tell("%s: done", what)
+	r.ledger.deleted(in, key, out)
+}
+
+// handOver asks for one in the region that owns a project, or has another one claim it.
+func (r *runs) handOver(project string, force bool) {
+	r.t.Helper()
+	in := r.ownerOf(project)
+	to := others(in)[r.random.IntN(len(runNames)-1)]
+	if force {
+		in = to
+	}
+	what := fmt.Sprintf("%s hands %s over to %s, forced %t", in, project, to, force)
+	op, err := r.regions[in].store.AskHandOver(r.t.Context(), policies.HandOverRequest{
+		Request: postgres.Request{Actor: "test", Limit: time.Hour}, Holder: fleet.ProjectKey(fleet.ProjectName(project)), To: to, Force: force,
+	})
+	if fleet.KindOf(err) == fleet.Invalid || r.refused(what, err) { // it is not enabled
+		return
+	}
+	r.tell("%s: asked", what)
+	r.forced = r.forced || force
+	r.asked = append(r.asked, handingOver{in, op.ID})
+}
+
+func (r *runs) cancelOne() {
+	r.t.Helper()
+	if len(r.asked) == 0 {
+		return
+	}
+	one := r.asked[r.random.IntN(len(r.asked))]
+	_, err := r.regions[one.in].store.CancelOperation(r.t.Context(), one.id)
+	if !r.refused("cancel", err) {
+		r.tell("%s cancels %s", one.in, one.id)
+	}
+}
+
+// cancelAll cancels the hand-overs that do not end.
+func (r *runs) cancelAll() {
+	r.t.Helper()
+	for _, name := range runNames {
+		rows, err := r.regions[name].raw.Query(r.t.Context(), `SELECT id FROM operations WHERE state = 'running' AND kind = 'hand-over' AND NOT cancel_requested`)
+		require.NoError(r.t, err)
+		ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		require.NoError(r.t, err)
+		for _, id := range ids {
+			_, err := r.regions[name].store.CancelOperation(r.t.Context(), fleet.OperationID(id))
+			r.tell("an operator of %s cancels %s: %v", name, id, err)
+		}
+	}
+}
+
+// relay has a region do what its outbox says, as far as it can now.
+func (r *runs) relay(in fleet.RegionName) {
+	r.t.Helper()
+	at := r.regions[in]
+	at.exec(r.t, `UPDATE copies_waiting SET retry_at = now() WHERE retry_at > now()`) // their time is real
+	rows, err := at.raw.Query(r.t.Context(), `SELECT DISTINCT subject FROM outbox ORDER BY subject`)
+	require.NoError(r.t, err)
+	subjects, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(r.t, err)
+	for _, subject := range subjects {
+		switch part := strings.SplitN(subject, ".", 3); {
+		case part[0] == "policy" && len(part) == 3:
+			r.applyPolicy(in, fleet.PolicyVisit{Kind: fleet.ObjectKind(part[1]), Name: part[2]})
+		case part[0] == "sync":
+			r.compareWith(in, fleet.RegionName(part[1]))
+		default:
+			r.t.Fatalf("%s has %s in its outbox", in, subject)
+		}
+	}
+}
+
+func (r *runs) applyPolicy(in fleet.RegionName, visit fleet.PolicyVisit) {
+	r.t.Helper()
+	s := r.regions[in].store
+	turn, err := s.ApplyPolicyPage(r.t.Context(), visit)
+	for err == nil && !turn.Done && !turn.Waits {
+		turn, err = s.ApplyPolicyPage(r.t.Context(), visit)
+	}
+	require.NoError(r.t, err)
+	if turn.HandOver == nil || !turn.HandOver.Cancel {
+		return
+	}
+	to, renounce, err := s.RenounceOf(r.t.Context(), visit.Holder())
+	require.NoError(r.t, err)
+	if renounce == nil || r.isCut(in, to) {
+		return
+	}
+	err = r.regions[to].store.Renounce(r.t.Context(), in, *renounce)
+	r.tell("%s asks %s to renounce %s: %v", in, to, visit.Holder(), err)
+	if err == nil {
+		require.NoError(r.t, s.TakeBack(r.t.Context(), *renounce))
+		return
+	}
+	require.Contains(r.t, []fleet.Kind{fleet.IllegalState, fleet.Denied}, fleet.KindOf(err), "%v", err)
+}
+
+func (r *runs) isCut(self, peer fleet.RegionName) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.cut[[2]fleet.RegionName{self, peer}]
+}
+
+// compareWith compares a region with a peer, as far as it goes.
+func (r *runs) compareWith(self, peer fleet.RegionName) {
+	r.t.Helper()
+	c := &compare.Comparer{Store: r.regions[self].store, Peers: questions{mesh: r.mesh, self: self, mangle: r.mangled}}
+	for range 100 {
+		turn, err := c.Page(r.t.Context(), fleet.SyncVisit{Peer: peer, Run: "run"})
+		if fleet.KindOf(err) == fleet.Stale {
+			continue
+		}
+		require.NoError(r.t, err)
+		if turn.Done || turn.Waits != "" {
+			return
+		}
+	}
+}
+
+// held are the projects of a region by name and by the region that created them.
+type held map[string]map[fleet.RegionName]*runRow
+
+// governs is the project that governs an object, as its owner has the names.
+func (h held) governs(o *runRow) *runRow {
+	named := h[o.Project]
+	if p := named[o.Key.Region]; p != nil {
+		return p
+	}
+	if len(named) == 1 {
+		return slices.Collect(maps.Values(named))[0]
+	}
+	return nil
+}
