@@ -67,7 +67,7 @@ func Kept(kind fleet.ObjectKind, owner string, policy *fleet.MultiRegionPolicy) 
 	return out
 }
 
-// Over is what a region knows of the policy over an object whose owner changes.
+// Over is what a region knows of the policy over an object that a peer sends.
 type Over struct {
 	Policy *fleet.MultiRegionPolicy // nil: none is known
 	// Itself: the object carries the policy, as this region last knew it.
@@ -86,4 +86,16 @@ func (o Over) Proves(peer fleet.RegionName) bool {
 		return slices.Contains(o.Policy.EnabledRegions, string(peer))
 	}
 	return o.Policy.DefaultControlRegion == string(peer) || o.Owner == string(peer)
+}
+
+// Shares reports whether the policy that is known here has what a region created and owns copied to another one. What is
+// shared may stay with a region that its policy does not name any more, so the criteria say nothing about it.
+func (o Over) Shares(kind fleet.ObjectKind, owner, to fleet.RegionName) bool {
+	switch {
+	case o.Policy == nil:
+		return false
+	case kind.Declared().Shared:
+		return slices.Contains(o.Policy.EnabledRegions, string(owner)) && slices.Contains(o.Policy.EnabledRegions, string(to))
+	}
+	return Syncing(kind, string(owner), o.Policy).In(to)
 }

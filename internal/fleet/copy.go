@@ -155,7 +155,11 @@ type StreamClaim struct {
 }
 
 // StreamPlace is where to follow a peer from: a position, or "" and where the first snapshot began that did not end.
-type StreamPlace struct{ Position, Began string }
+type StreamPlace struct {
+	Position, Began string
+	// Waits: changes of the peer wait for a policy. Each set tries some of them again.
+	Waits bool
+}
 
 // CopySet is a part of what a peer sent, at most 500 changes.
 type CopySet struct {

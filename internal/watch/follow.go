@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/pause"
+	"github.com/holdfast-io/holdfast/internal/poke"
 )
 
 // copyStore keeps the copies of what peers own.
@@ -59,7 +60,7 @@ func (r *Follower) Follow(ctx context.Context, peer fleet.RegionName, run string
 	if err != nil {
 		return fleet.Followed{}, err
 	}
-	f := &following{Follower: r, claim: claim, tell: beat, waits: make(chan struct{}, 1)}
+	f := &following{Follower: r, claim: claim, tell: beat, waits: make(chan struct{}, 1), retry: make(chan struct{}, 1)}
 	turn, cancel := context.WithTimeout(ctx, r.Turn)
 	defer cancel()
 	turn, end := context.WithCancelCause(turn)
@@ -97,6 +98,7 @@ type following struct {
 	claim fleet.StreamClaim
 	tell  func(fleet.Followed)
 	waits chan struct{} // a change was put aside that waits for its parts
+	retry chan struct{} // changes wait for a policy
 
 	mu   sync.Mutex
 	done fleet.Followed
@@ -120,9 +122,13 @@ func (f *following) live(ctx context.Context, end context.CancelCauseFunc) {
 	defer tick.Stop()
 	for {
 		f.tell(f.counts())
-		if _, err := f.Store.SeeStream(ctx, f.claim); fleet.KindOf(err) == fleet.Stale {
+		at, err := f.Store.SeeStream(ctx, f.claim)
+		if fleet.KindOf(err) == fleet.Stale {
 			end(err)
 			return
+		}
+		if at.Waits {
+			poke.Once(f.retry)
 		}
 		select {
 		case <-ctx.Done():
@@ -181,6 +187,10 @@ func (f *following) open(ctx context.Context) (took bool, err error) {
 		select {
 		case <-ctx.Done():
 			return s.took, ctx.Err()
+		case <-f.retry:
+			if err := s.apply(ctx, nil, false); err != nil {
+				return s.took, err
+			}
 		case <-places.C:
 			if err := s.keepPlace(ctx); err != nil {
 				return s.took, err
@@ -310,10 +320,7 @@ func (s *received) apply(ctx context.Context, at *fleet.StreamPlace, current boo
 	s.changes, s.bytes, s.took, s.reset = nil, 0, true, false
 	s.f.counted(applied)
 	if applied.Waiting > 0 {
-		select {
-		case s.f.waits <- struct{}{}:
-		default: // it knows already
-		}
+		poke.Once(s.f.waits)
 	}
 	return nil
 }

@@ -29,7 +29,7 @@ func (s *Store) SeeStream(ctx context.Context, c fleet.StreamClaim) (fleet.Strea
 	if postgres.NoRows(err) {
 		return fleet.StreamPlace{}, lostClaim(c)
 	}
-	return fleet.StreamPlace{Position: r.Position, Began: r.Began}, postgres.Failed("keep the stream of "+string(c.Peer), err)
+	return fleet.StreamPlace{Position: r.Position, Began: r.Began, Waits: r.Waits}, postgres.Failed("keep the stream of "+string(c.Peer), err)
 }
 
 func lostClaim(c fleet.StreamClaim) error {

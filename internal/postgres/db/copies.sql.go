@@ -506,6 +506,8 @@ WHERE (SELECT count(*) FROM quarantine c WHERE c.peer = $1) < $10::bigint
 ORDER BY k.kind, k.scope, k.name, k.region, k.owner_epoch DESC, k.number DESC
 ON CONFLICT (peer, kind, scope, name, region) DO UPDATE SET
     reason = excluded.reason, owner_epoch = excluded.owner_epoch, number = excluded.number, waiting = excluded.waiting, at = now()
+    WHERE quarantine.waiting IS NULL OR excluded.waiting IS NULL
+       OR (excluded.owner_epoch, excluded.number) >= (quarantine.owner_epoch, quarantine.number)
 `
 
 type PutQuarantineParams struct {
@@ -538,6 +540,7 @@ func (q *Queries) PutQuarantine(ctx context.Context, arg PutQuarantineParams) er
 }
 
 const quarantined = `-- name: Quarantined :many
+
 SELECT peer, region, kind, scope, name, reason, owner_epoch, number, at, waiting FROM quarantine WHERE peer = $1 AND (kind, scope, name, region) > ($2::text, $3::text, $4::text, $5::text)
 ORDER BY kind, scope, name, region LIMIT $6
 `
@@ -551,6 +554,7 @@ type QuarantinedParams struct {
 	MaxRows int32
 }
 
+// an older state may arrive after a newer one
 func (q *Queries) Quarantined(ctx context.Context, arg QuarantinedParams) ([]Quarantine, error) {
 	rows, err := q.db.Query(ctx, quarantined,
 		arg.Peer,
@@ -590,7 +594,8 @@ func (q *Queries) Quarantined(ctx context.Context, arg QuarantinedParams) ([]Qua
 }
 
 const seeStream = `-- name: SeeStream :one
-UPDATE region_streams SET seen_at = now() WHERE peer = $1 AND claim = $2 RETURNING position, began
+UPDATE region_streams s SET seen_at = now() WHERE s.peer = $1 AND s.claim = $2
+RETURNING s.position, s.began, EXISTS (SELECT FROM quarantine q WHERE q.peer = s.peer AND q.waiting IS NOT NULL) AS waits
 `
 
 type SeeStreamParams struct {
@@ -601,12 +606,13 @@ type SeeStreamParams struct {
 type SeeStreamRow struct {
 	Position string
 	Began    string
+	Waits    bool
 }
 
 func (q *Queries) SeeStream(ctx context.Context, arg SeeStreamParams) (SeeStreamRow, error) {
 	row := q.db.QueryRow(ctx, seeStream, arg.Peer, arg.Claim)
 	var i SeeStreamRow
-	err := row.Scan(&i.Position, &i.Began)
+	err := row.Scan(&i.Position, &i.Began, &i.Waits)
 	return i, err
 }
 

@@ -13,7 +13,8 @@ SET position = @position, began = @began, applied = applied + @applied, seen_at 
 WHERE peer = @peer;
 
 -- name: SeeStream :one
-UPDATE region_streams SET seen_at = now() WHERE peer = @peer AND claim = @claim RETURNING position, began;
+UPDATE region_streams s SET seen_at = now() WHERE s.peer = @peer AND s.claim = @claim
+RETURNING s.position, s.began, EXISTS (SELECT FROM quarantine q WHERE q.peer = s.peer AND q.waiting IS NOT NULL) AS waits;
 
 -- name: Streams :many
 SELECT s.*, (SELECT count(*) FROM copies c WHERE c.owner = s.peer) AS copies, (SELECT count(*) FROM quarantine q WHERE q.peer = s.peer) AS quarantined,
@@ -66,7 +67,9 @@ WHERE (SELECT count(*) FROM quarantine c WHERE c.peer = @peer) < @most::bigint
    OR EXISTS (SELECT FROM quarantine c WHERE c.peer = @peer AND c.kind = k.kind AND c.scope = k.scope AND c.name = k.name AND c.region = k.region)
 ORDER BY k.kind, k.scope, k.name, k.region, k.owner_epoch DESC, k.number DESC
 ON CONFLICT (peer, kind, scope, name, region) DO UPDATE SET
-    reason = excluded.reason, owner_epoch = excluded.owner_epoch, number = excluded.number, waiting = excluded.waiting, at = now();
+    reason = excluded.reason, owner_epoch = excluded.owner_epoch, number = excluded.number, waiting = excluded.waiting, at = now()
+    WHERE quarantine.waiting IS NULL OR excluded.waiting IS NULL
+       OR (excluded.owner_epoch, excluded.number) >= (quarantine.owner_epoch, quarantine.number); -- an older state may arrive after a newer one
 
 -- name: Quarantined :many
 SELECT * FROM quarantine WHERE peer = @peer AND (kind, scope, name, region) > (@kind::text, @scope::text, @name::text, @region::text)
