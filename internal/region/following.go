@@ -152,3 +152,25 @@ func (s *server) followPeers(ctx context.Context) error {
 		return nil
 	})
 }
+
+// repairSyncing finds what this region owns and peers have, or have not, against its policy: at the start, and as often as
+// regions compare.
+func (s *server) repairSyncing(ctx context.Context) error {
+	if s.peers == nil || !s.cfg.Roles.Has(RoleWorker) {
+		return nil
+	}
+	var last time.Time
+	return s.every(ctx, min(time.Minute, s.cfg.Timing.Compare), "repair what regions have", func(ctx context.Context) error {
+		if !last.IsZero() && time.Since(last) < s.cfg.Timing.Compare {
+			return nil
+		}
+		repaired, err := s.store.RepairSyncing(ctx)
+		if repaired > 0 {
+			s.log.WarnContext(ctx, "objects had another syncing than their policies say; repaired", "objects", repaired)
+		}
+		if err == nil {
+			last = time.Now()
+		}
+		return err
+	})
+}

@@ -109,3 +109,28 @@ func TestTrustEndsAtTheCreator(t *testing.T) {
 	require.JSONEq(t, `{"maxReplicas": 1}`, string(own.Spec))
 	require.Len(t, m.held("us"), 1)
 }
+
+// M1, M2, M29: regions follow a repair: one that lost its copy has it again, one that got hold of the object does not keep it.
+func TestRepairIsFollowed(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t, "eu", "us", "ap")
+	ctx, cancel := context.WithCancel(t.Context())
+	wait := m.follow(ctx)
+	defer func() { cancel(); wait() }()
+	m.share("eu", "one", "eu", "us")
+	m.declare("eu", poolKey(1), "one", nil, fleet.PoolSpec{MaxReplicas: 1})
+	m.settle("at first")
+	eu := m.regions["eu"]
+	eu.exec(t, `UPDATE objects SET syncing = '{"owningRegion": "eu", "regions": ["ap", "eu"]}' WHERE name = 'pool-1'`)
+	m.ask("us", "eu", false)
+	require.EqualValues(t, 1, m.compare(questions{mesh: m, self: "us"}, "eu").Removed)
+	m.ask("ap", "eu", false)
+	require.EqualValues(t, 1, m.compare(questions{mesh: m, self: "ap"}, "eu").Waiting)
+	n, err := eu.store.RepairSyncing(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, 1, n)
+	m.settle("repaired")
+	require.Contains(t, m.held("us"), "eu/pool/pool-1")
+	require.Empty(t, m.held("ap"))
+	m.waits("ap", "eu", map[string]string{})
+}

@@ -157,7 +157,7 @@ func (q *Queries) HandOverAsked(ctx context.Context, subject string) (HandOverAs
 }
 
 const holdersNamed = `-- name: HoldersNamed :many
-SELECT o.kind, o.name, o.project, o.spec, ''::text AS region, (o.syncing ->> 'owningRegion')::text AS owner, o.owner_epoch,
+SELECT o.kind, o.name, o.project, o.spec, ''::text AS region, coalesce(o.syncing ->> 'owningRegion', '')::text AS owner, o.owner_epoch,
     (o.syncing -> 'regions' ? $1::text)::boolean AS has
 FROM (SELECT unnest($2::text[]) AS kind, unnest($3::text[]) AS name) k
 JOIN objects o ON o.kind = k.kind AND o.scope = '' AND o.name = k.name

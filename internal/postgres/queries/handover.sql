@@ -1,6 +1,6 @@
 -- Holders of these names, in whatever region they were created ('' for this one), and whether a region has them.
 -- name: HoldersNamed :many
-SELECT o.kind, o.name, o.project, o.spec, ''::text AS region, (o.syncing ->> 'owningRegion')::text AS owner, o.owner_epoch,
+SELECT o.kind, o.name, o.project, o.spec, ''::text AS region, coalesce(o.syncing ->> 'owningRegion', '')::text AS owner, o.owner_epoch,
     (o.syncing -> 'regions' ? @has_region::text)::boolean AS has
 FROM (SELECT unnest(@kinds::text[]) AS kind, unnest(@names::text[]) AS name) k
 JOIN objects o ON o.kind = k.kind AND o.scope = '' AND o.name = k.name
