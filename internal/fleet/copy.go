@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+	"time"
 )
 
 // CopyKey names an object among those of all regions. Region is the one that created it, for life.
@@ -167,8 +168,9 @@ type CopySet struct {
 	Changes []CopyChange
 	// Place is that after the set; nil leaves it.
 	Place *StreamPlace
-	// Current: the peer had nothing more.
+	// Current: the peer had nothing more. Lag is how far behind the copies are then.
 	Current bool
+	Lag     time.Duration
 	// Reset: the place before was of no use.
 	Reset bool
 }

@@ -54,6 +54,7 @@ func (s *server) follower() *watch.Follower {
 	streams := peerStreams{s.peers}
 	return &watch.Follower{
 		Store: s.store, Peers: streams, Waiting: s.store, Parts: peerParts{streams.send}, MaxBody: maxCopiedBody, Log: s.log,
+		Rival: s.metrics.rival,
 		Turn: followTurn, Beat: followBeat, Silence: followSilence, Retry: followRetry,
 	}
 }

@@ -1,6 +1,7 @@
 package region
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"flag"
@@ -44,6 +45,7 @@ type pipes struct {
 	from
 	readers map[fleet.RegionName]*watch.Reader
 	random  *rand.Rand
+	beat    time.Duration // 0 for that of peers
 }
 
 func (p pipes) Watch(ctx context.Context, peer fleet.RegionName, at fleet.StreamPlace) (io.ReadCloser, error) {
@@ -61,7 +63,7 @@ func (p pipes) Watch(ctx context.Context, peer fleet.RegionName, at fleet.Stream
 	lines := json.NewEncoder(out)
 	s := &watch.Stream{
 		Source: p.regions[peer].store, Reader: p.readers[peer], Filter: watch.Filter{Owner: peer, Region: p.self}, Self: peer,
-		Snapshots: make(chan struct{}, 1), View: httpapi.ViewOf, Beat: 5 * time.Second,
+		Snapshots: make(chan struct{}, 1), View: httpapi.ViewOf, Beat: cmp.Or(p.beat, 5*time.Second),
 		Send: func(all []api.WatchLine) error {
 			if err := pause.For(ctx, delay); err != nil {
 				return err
@@ -127,7 +129,7 @@ func (m *mesh) history(seed uint64) {
 	}
 	wait := m.followBy(ctx, func(r *sharing) *watch.Follower {
 		return &watch.Follower{
-			Store: r.store, Peers: pipes{from{m, r.name}, readers, rand.New(rand.NewPCG(seed, uint64(len(r.name))))}, Log: slog.New(slog.DiscardHandler),
+			Store: r.store, Peers: pipes{from{m, r.name}, readers, rand.New(rand.NewPCG(seed, uint64(len(r.name)))), 0}, Log: slog.New(slog.DiscardHandler),
 			Turn: 3 * time.Second, Beat: time.Second, Silence: 15 * time.Second, Retry: 2 * time.Second,
 		}
 	})
