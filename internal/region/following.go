@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/httpapi"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/peers"
+	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/internal/watch"
 )
 
@@ -34,7 +35,11 @@ const (
 
 // share serves what this region owns to its peers, as soon as it is committed.
 func (s *server) share() {
-	s.store.OnCommit(s.handler.Committed)
+	s.commits = postgres.NewCommits(s.store.Store, s.id)
+	s.store.OnCommit(func() {
+		s.handler.Committed()
+		s.commits.Note()
+	})
 	if s.peers == nil {
 		return
 	}
@@ -50,12 +55,22 @@ func (s *server) share() {
 	shareParts(s.handler, s.peers, func(r *http.Request) fleet.RegionName { return peers.CallerOf(r.Context()) })
 }
 
+// tellCommits has the other servers of the region read what this one committed.
+func (s *server) tellCommits(ctx context.Context) error {
+	return s.every(ctx, time.Second, "tell of commits", s.commits.Tell)
+}
+
+// hearCommits reads what the others committed; it reconnects when the connection breaks.
+func (s *server) hearCommits(ctx context.Context) error {
+	return s.every(ctx, time.Second, "listen for commits", func(ctx context.Context) error { return s.commits.Listen(ctx, s.handler.Committed) })
+}
+
 func (s *server) follower() *watch.Follower {
 	streams := peerStreams{s.peers}
 	return &watch.Follower{
 		Store: s.store, Peers: streams, Waiting: s.store, Parts: peerParts{streams.send}, MaxBody: maxCopiedBody, Log: s.log,
 		Rival: s.metrics.rival,
-		Turn: followTurn, Beat: followBeat, Silence: followSilence, Retry: followRetry,
+		Turn:  followTurn, Beat: followBeat, Silence: followSilence, Retry: followRetry,
 	}
 }
 

@@ -87,6 +87,7 @@ type server struct {
 	flows    *workflows.Client
 	again    *waker
 	ends     *postgres.Ends
+	commits  *postgres.Commits
 	handler  *httpapi.Handler
 	// definitions generate what replicas run.
 	definitions *definition.Registry
@@ -126,7 +127,7 @@ func RunServer(ctx context.Context, cfg ServerConfig, log *slog.Logger) error {
 		return errors.Join(err, group.Wait())
 	}
 	for _, loop := range []func(context.Context) error{
-		s.relay, s.listen, s.beat, s.meetPeers, s.followPeers, s.repairSyncing, s.hearModules, s.votes.Run,
+		s.relay, s.listen, s.beat, s.meetPeers, s.followPeers, s.repairSyncing, s.tellCommits, s.hearCommits, s.hearModules, s.votes.Run,
 	} {
 		group.Go(func() error { return loop(ctx) })
 	}
