@@ -48,7 +48,7 @@ func (c *Commits) Tell(ctx context.Context) error {
 	}
 }
 
-// tell is no commit that others are told of, and does not wait for the disk.
+// tell notifies the others once. It does not call OnCommit, and does not wait for the disk.
 func (c *Commits) tell(ctx context.Context) error {
 	return Failed("tell of commits", inTransaction(ctx, c.store.Pool, func(q *db.Queries) error {
 		if err := q.CommitLater(ctx); err != nil {
