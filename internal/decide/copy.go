@@ -44,13 +44,12 @@ func (c copyCase) regional() bool { return !c.change.Key.Kind.Declared().Shared 
 
 // ungoverned: nothing but its project and service could hold a policy over the object, and they never do.
 func (c copyCase) ungoverned() bool {
-	return c.change.Object != nil && !c.change.Key.Kind.Declared().Holder && c.change.Object.Project == fleet.DefaultProject
+	return c.change.Object != nil && c.regional() && c.change.Object.Project == fleet.DefaultProject
 }
 
-// unshared: no policy that is known here has what the peer created copied to this region. A holder has its own policy.
+// unshared: no policy that is known here has what the peer created copied to this region.
 func (c copyCase) unshared() bool {
-	key := c.change.Key
-	return key.Region == c.peer && !c.newOwner() && !key.Kind.Declared().Holder && c.held.Over != nil && !c.held.Over.Shares(key.Kind, c.peer, c.self)
+	return c.regional() && c.held.Over != nil && !c.held.Over.Shares(c.change.Key.Kind, c.peer, c.self)
 }
 
 // older: what is held is as new, or newer. Of two regions that claimed the same epoch, the one with the higher name wins.

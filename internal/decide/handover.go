@@ -88,14 +88,8 @@ func (o Over) Proves(peer fleet.RegionName) bool {
 	return o.Policy.DefaultControlRegion == string(peer) || o.Owner == string(peer)
 }
 
-// Shares reports whether the policy that is known here has what a region created and owns copied to another one. What is
-// shared may stay with a region that its policy does not name any more, so the criteria say nothing about it.
+// Shares reports whether the policy that is known here has what a region created and owns copied to another one, of a
+// kind that is not shared.
 func (o Over) Shares(kind fleet.ObjectKind, owner, to fleet.RegionName) bool {
-	switch {
-	case o.Policy == nil:
-		return false
-	case kind.Declared().Shared:
-		return slices.Contains(o.Policy.EnabledRegions, string(owner)) && slices.Contains(o.Policy.EnabledRegions, string(to))
-	}
-	return Syncing(kind, string(owner), o.Policy).In(to)
+	return o.Policy != nil && Syncing(kind, string(owner), o.Policy).In(to)
 }

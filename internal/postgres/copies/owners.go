@@ -128,12 +128,12 @@ func (a *applying) prove(ctx context.Context, changes []fleet.CopyChange) error 
 	return nil
 }
 
-// toProve is the object whose policy proves a change, nil if none has to. A holder that the peer created proves itself.
+// toProve is the object whose policy proves a change, nil if none has to.
 func (a *applying) toProve(c fleet.CopyChange) *fleet.Object {
 	held, row := a.held[c.Key], c.Key.Kind.Declared()
 	o, known := a.copies[c.Key]
 	switch same := held.Known && held.Owner == a.peer || !held.Known && c.Key.Region == a.peer; {
-	case same && (c.Object == nil || row.Holder || c.Key.Region != a.peer), !same && !row.Shared:
+	case same && (c.Object == nil || row.Shared || c.Key.Region != a.peer), !same && !row.Shared:
 		return nil
 	case c.Object != nil && (same || !known):
 		o = *c.Object
