@@ -23,8 +23,8 @@ type RegionStatus struct {
 
 // RegionFollowed is how far a region follows a peer.
 type RegionFollowed struct {
-	// LagSeconds is how long ago this region had all that the peer shares with it; at rest it is up to 5 s.
-	LagSeconds  *float64 `json:"lagSeconds,omitempty" doc:"how long ago this region had all that the peer shares; absent before the first time"`
+	// LagSeconds is how far the copies are behind: the time since this region had all that the peer had committed, in seconds; at rest up to 5.
+	LagSeconds  *float64 `json:"lagSeconds,omitempty" doc:"time since this region had all that the peer had committed, in seconds; absent before the first time"`
 	Copies      int64    `json:"copies"`
 	Quarantined int64    `json:"quarantined" doc:"what the peer sent and this region did not take"`
 	Waiting     int64    `json:"waiting,omitempty" doc:"copies whose newest state waits for the template generations and bodies that it names"`

@@ -28,6 +28,7 @@ type WatchLine struct {
 	Gone       *GoneNamed `json:"gone,omitempty"`
 	Count      int64      `json:"count,omitempty" doc:"of a snapshot: its lines with objects or what is gone"`
 	Token      string     `json:"token,omitempty" doc:"of a current line: resume a watch with the same filter there (after); of a snapshot: see since"`
+	HeldBackMs int64      `json:"heldBackMs,omitempty" doc:"of a current line: how long ago a transaction began that is still open, so that what was committed since may follow, in milliseconds"`
 	Reason     string     `json:"reason,omitempty" doc:"of a hard reset: collected, undone, past_the_end, other_filter"`
 }
 

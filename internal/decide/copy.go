@@ -19,7 +19,7 @@ type HeldCopy struct {
 	Known   bool
 	Owner   fleet.RegionName
 	Version fleet.CopyVersion
-	// Over is what proves another owner; nil: that is not checked.
+	// Over is the policy that another owner, or what the peer created, is proven by; nil: that is not checked.
 	Over *Over
 }
 
@@ -37,6 +37,19 @@ func (c copyCase) newOwner() bool {
 		return c.held.Owner != c.peer
 	}
 	return c.change.Key.Region != c.peer
+}
+
+// regional: the region that created the object owns it for life.
+func (c copyCase) regional() bool { return !c.change.Key.Kind.Declared().Shared }
+
+// ungoverned: nothing but its project and service could hold a policy over the object, and they never do.
+func (c copyCase) ungoverned() bool {
+	return c.change.Object != nil && c.regional() && c.change.Object.Project == fleet.DefaultProject
+}
+
+// unshared: no policy that is known here has what the peer created copied to this region.
+func (c copyCase) unshared() bool {
+	return c.regional() && c.held.Over != nil && !c.held.Over.Shares(c.change.Key.Kind, c.peer, c.self)
 }
 
 // older: what is held is as new, or newer. Of two regions that claimed the same epoch, the one with the higher name wins.
@@ -77,8 +90,9 @@ var copyRules = []struct {
 		return (c.change.End == fleet.CopyRemoved || c.change.End == fleet.CopyMoved) && c.change.Key.Region == c.self
 	}, CopyKeep},
 	{"own_object", func(c copyCase) bool {
-		return c.change.Key.Region == c.self && c.held.Owner != c.peer && !c.claims()
+		return c.change.Key.Region == c.self && (c.regional() || c.held.Owner != c.peer && !c.claims())
 	}, CopyRefuse},
+	{"not_its_owner", func(c copyCase) bool { return c.regional() && c.change.Key.Region != c.peer }, CopyRefuse},
 	{RivalLost, func(c copyCase) bool { return c.rival() && c.older() }, CopyKeep},
 	{"older", func(c copyCase) bool { return c.older() && !c.answered() }, CopyKeep},
 	{"moved", func(c copyCase) bool { return c.change.MovedTo != "" }, CopyMove},
@@ -92,6 +106,8 @@ var copyRules = []struct {
 	{UnprovenOwner, func(c copyCase) bool { return c.newOwner() && c.held.Over != nil && !c.held.Over.Proves(c.peer) }, CopyRefuse},
 	{"gone", func(c copyCase) bool { return c.change.Object == nil }, CopyEnd},
 	{"not_here", func(c copyCase) bool { return c.change.Key.Region != c.self && !c.share.In(c.self) }, CopyEnd},
+	{"ungoverned", copyCase.ungoverned, CopyRefuse},
+	{NotShared, copyCase.unshared, CopyRefuse},
 	{RivalWon, copyCase.rival, CopyWrite},
 	{"newer", func(copyCase) bool { return true }, CopyWrite},
 }
@@ -102,8 +118,12 @@ const (
 	RivalLost = "rival_lost"
 )
 
-// UnprovenOwner is the rule for a change that waits: no policy that is known here gives the object to the peer.
-const UnprovenOwner = "unproven_owner"
+// The rules for changes that wait for a policy: none that is known here gives the object to the peer, or has what the peer
+// created copied to this region.
+const (
+	UnprovenOwner = "unproven_owner"
+	NotShared     = "not_shared"
+)
 
 // Copy decides what a change of a peer does with what a region has, and names the rule.
 func Copy(self, peer fleet.RegionName, change fleet.CopyChange, held HeldCopy) (CopyStep, string) {

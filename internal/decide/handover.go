@@ -67,7 +67,7 @@ func Kept(kind fleet.ObjectKind, owner string, policy *fleet.MultiRegionPolicy) 
 	return out
 }
 
-// Over is what a region knows of the policy over an object whose owner changes.
+// Over is what a region knows of the policy over an object that a peer sends.
 type Over struct {
 	Policy *fleet.MultiRegionPolicy // nil: none is known
 	// Itself: the object carries the policy, as this region last knew it.
@@ -86,4 +86,10 @@ func (o Over) Proves(peer fleet.RegionName) bool {
 		return slices.Contains(o.Policy.EnabledRegions, string(peer))
 	}
 	return o.Policy.DefaultControlRegion == string(peer) || o.Owner == string(peer)
+}
+
+// Shares reports whether the policy that is known here has what a region created and owns copied to another one, of a
+// kind that is not shared.
+func (o Over) Shares(kind fleet.ObjectKind, owner, to fleet.RegionName) bool {
+	return o.Policy != nil && Syncing(kind, string(owner), o.Policy).In(to)
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+	"time"
 )
 
 // CopyKey names an object among those of all regions. Region is the one that created it, for life.
@@ -155,7 +156,11 @@ type StreamClaim struct {
 }
 
 // StreamPlace is where to follow a peer from: a position, or "" and where the first snapshot began that did not end.
-type StreamPlace struct{ Position, Began string }
+type StreamPlace struct {
+	Position, Began string
+	// Waits: changes of the peer wait for a policy. Each set tries some of them again.
+	Waits bool
+}
 
 // CopySet is a part of what a peer sent, at most 500 changes.
 type CopySet struct {
@@ -163,8 +168,9 @@ type CopySet struct {
 	Changes []CopyChange
 	// Place is that after the set; nil leaves it.
 	Place *StreamPlace
-	// Current: the peer had nothing more.
+	// Current: the peer had nothing more. Lag is how far behind the copies are then.
 	Current bool
+	Lag     time.Duration
 	// Reset: the place before was of no use.
 	Reset bool
 	// UndoneFrom is the number of the first event of the place's era that a restore of the peer undid; 0 if none did.

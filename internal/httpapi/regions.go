@@ -187,8 +187,8 @@ func (s *server) followed(ctx context.Context) (map[fleet.RegionName]*api.Region
 
 func followedView(st copies.Stream, kept []copies.KeptGeneration) *api.RegionFollowed {
 	f := &api.RegionFollowed{Copies: st.Copies, Quarantined: st.Quarantined, Waiting: st.Waiting}
-	if st.Current >= 0 {
-		lag := st.Current.Seconds()
+	if st.Lag >= 0 {
+		lag := st.Lag.Seconds()
 		f.LagSeconds = &lag
 	}
 	for _, k := range kept {

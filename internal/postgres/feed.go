@@ -130,6 +130,18 @@ func (s *Store) FeedEnd(ctx context.Context) (Cursor, error) {
 	return Cursor{Era: r.Era, Xid: max(0, r.Xid-1), Seq: math.MaxInt64}, Failed("read the feed", err)
 }
 
+// heldBackSQL is here because sqlc does not know the view. Of a transaction of another role, Postgres does not say when it began.
+const heldBackSQL = `SELECT coalesce(max(extract(epoch FROM clock_timestamp() - a.xact_start)), 0)::float8
+	FROM pg_stat_activity a WHERE a.backend_xid = pg_snapshot_xmin(pg_current_snapshot())::xid`
+
+// FeedHeldBack is how long ago the oldest transaction began that has an id and still runs: the feed has nothing of what was
+// committed since.
+func (s *Store) FeedHeldBack(ctx context.Context) (time.Duration, error) {
+	var seconds float64
+	err := s.Pool.QueryRow(ctx, heldBackSQL).Scan(&seconds)
+	return time.Duration(max(0, seconds) * float64(time.Second)), Failed("read the feed", err)
+}
+
 // ListEvents lists newest first, before a cursor (zero is the end).
 func (s *Store) ListEvents(ctx context.Context, before Cursor, limit int32) ([]Event, error) {
 	if before == (Cursor{}) {

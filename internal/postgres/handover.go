@@ -153,12 +153,12 @@ func (h holders) governor(o *fleet.Object) (key fleet.ObjectKey, by holder, itse
 }
 
 // holdersFrom reads the holders that names mean: in this region (from ""), or in the region that created an object. That is
-// the holder of the same region, or the only one of the name.
+// the holder of the same region, or the only one of the name that the region has.
 func holdersFrom(ctx context.Context, q *db.Queries, from fleet.RegionName, p db.ReadHoldersParams) ([]db.ReadHoldersRow, error) {
 	if from == "" {
 		return q.ReadHolders(ctx, p)
 	}
-	all, err := q.HoldersNamed(ctx, db.HoldersNamedParams(p))
+	all, err := q.HoldersNamed(ctx, db.HoldersNamedParams{Kinds: p.Kinds, Names: p.Names, HasRegion: string(from)})
 	if err != nil {
 		return nil, err
 	}
@@ -171,8 +171,8 @@ func holdersFrom(ctx context.Context, q *db.Queries, from fleet.RegionName, p db
 	for i := range p.Names {
 		rows := named[name{p.Kinds[i], p.Names[i]}]
 		at := slices.IndexFunc(rows, func(r db.HoldersNamedRow) bool { return r.Region == string(from) })
-		if at < 0 && len(rows) == 1 {
-			at = 0
+		if at < 0 {
+			at = onlyOne(rows)
 		}
 		if at >= 0 {
 			r := rows[at]
@@ -182,15 +182,33 @@ func holdersFrom(ctx context.Context, q *db.Queries, from fleet.RegionName, p db
 	return out, nil
 }
 
-// PolicyOver is what this region knows of the policy over an object that a peer claims; of a holder that was not here before, that is
-// its own. No lock is taken: what the region last knew decides.
-func (s *Store) PolicyOver(ctx context.Context, q *db.Queries, o *fleet.Object) (decide.Over, error) {
-	h, err := readHoldersBy(ctx, q, []*fleet.Object{o}, unlocked)
-	if err != nil {
-		return decide.Over{}, err
+// onlyOne is the index of the only holder, or of the only one that a region has; -1 if there are several.
+func onlyOne(rows []db.HoldersNamedRow) int {
+	if len(rows) == 1 {
+		return 0
 	}
-	_, by, itself := h.governor(o)
-	return decide.Over{Policy: by.MultiRegionPolicy, Itself: itself, Owner: by.owner}, nil
+	at := slices.IndexFunc(rows, func(r db.HoldersNamedRow) bool { return r.Has })
+	if at < 0 || slices.ContainsFunc(rows[at+1:], func(r db.HoldersNamedRow) bool { return r.Has }) {
+		return -1
+	}
+	return at
+}
+
+// PoliciesOver is what this region knows of the policies over objects that a peer sends. No lock is taken: what the region
+// last knew decides.
+func (s *Store) PoliciesOver(ctx context.Context, q *db.Queries, objects []*fleet.Object) (map[*fleet.Object]decide.Over, error) {
+	out := make(map[*fleet.Object]decide.Over, len(objects))
+	for _, group := range byBirth(objects) {
+		h, err := readHoldersBy(ctx, q, group, unlocked)
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range group {
+			_, by, itself := h.governor(o)
+			out[o] = decide.Over{Policy: by.MultiRegionPolicy, Itself: itself, Owner: by.owner}
+		}
+	}
+	return out, nil
 }
 
 // ToFollow gives the holders whose policy gives some of these objects to this region, which does not own them: their owner

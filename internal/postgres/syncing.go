@@ -47,6 +47,26 @@ func alike(a, b *fleet.Object) bool {
 		bytes.Equal(a.Syncing, b.Syncing)
 }
 
+// GovernUnlocked computes the syncing of objects, wherever they were created, and takes no lock.
+func (s *Store) GovernUnlocked(ctx context.Context, q *db.Queries, objects ...*fleet.Object) ([]Governed, error) {
+	over := make(map[fleet.RegionName]holders)
+	for _, group := range byBirth(objects) {
+		h, err := readHoldersBy(ctx, q, group, unlocked)
+		if err != nil {
+			return nil, err
+		}
+		over[group[0].Region] = h
+	}
+	out := make([]Governed, len(objects))
+	for i, o := range objects {
+		var err error
+		if out[i], err = s.governed(o, over[o.Region]); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
 func (s *Store) governed(o *fleet.Object, over holders) (Governed, error) {
 	policies, err := over.policies(o)
 	if err != nil {

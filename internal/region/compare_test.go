@@ -92,7 +92,7 @@ func stand(t *testing.T, pools int) *mesh {
 	m.settle("at first")
 	require.Eventually(t, func() bool {
 		streams, err := m.regions["us"].store.Streams(t.Context())
-		return err == nil && len(streams) == 1 && streams[0].Position != "" && streams[0].Current >= 0
+		return err == nil && len(streams) == 1 && streams[0].Position != "" && streams[0].Lag >= 0
 	}, 20*time.Second, 10*time.Millisecond, "the stream is current")
 	cancel()
 	wait()

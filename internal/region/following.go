@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/httpapi"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/peers"
+	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/internal/watch"
 )
 
@@ -34,7 +35,11 @@ const (
 
 // share serves what this region owns to its peers, as soon as it is committed.
 func (s *server) share() {
-	s.store.OnCommit(s.handler.Committed)
+	s.commits = postgres.NewCommits(s.store.Store, s.id)
+	s.store.OnCommit(func() {
+		s.handler.Committed()
+		s.commits.Note()
+	})
 	if s.peers == nil {
 		return
 	}
@@ -50,11 +55,22 @@ func (s *server) share() {
 	shareParts(s.handler, s.peers, func(r *http.Request) fleet.RegionName { return peers.CallerOf(r.Context()) })
 }
 
+// tellCommits has the other servers of the region read what this one committed.
+func (s *server) tellCommits(ctx context.Context) error {
+	return s.every(ctx, time.Second, "tell of commits", s.commits.Tell)
+}
+
+// hearCommits reads what the others committed; it reconnects when the connection breaks.
+func (s *server) hearCommits(ctx context.Context) error {
+	return s.every(ctx, time.Second, "listen for commits", func(ctx context.Context) error { return s.commits.Listen(ctx, s.handler.Committed) })
+}
+
 func (s *server) follower() *watch.Follower {
 	streams := peerStreams{s.peers}
 	return &watch.Follower{
 		Store: s.store, Peers: streams, Waiting: s.store, Parts: peerParts{streams.send}, MaxBody: maxCopiedBody, Log: s.log,
-		Turn: followTurn, Beat: followBeat, Silence: followSilence, Retry: followRetry,
+		Rival: s.metrics.rival,
+		Turn:  followTurn, Beat: followBeat, Silence: followSilence, Retry: followRetry,
 	}
 }
 
@@ -150,5 +166,27 @@ func (s *server) followPeers(ctx context.Context) error {
 			}
 		}
 		return nil
+	})
+}
+
+// repairSyncing finds what this region owns and peers have, or have not, against its policy: at the start, and as often as
+// regions compare.
+func (s *server) repairSyncing(ctx context.Context) error {
+	if s.peers == nil || !s.cfg.Roles.Has(RoleWorker) {
+		return nil
+	}
+	var last time.Time
+	return s.every(ctx, min(time.Minute, s.cfg.Timing.Compare), "repair what regions have", func(ctx context.Context) error {
+		if !last.IsZero() && time.Since(last) < s.cfg.Timing.Compare {
+			return nil
+		}
+		repaired, err := s.store.RepairSyncing(ctx)
+		if repaired > 0 {
+			s.log.WarnContext(ctx, "objects had another syncing than their policies say; repaired", "objects", repaired)
+		}
+		if err == nil {
+			last = time.Now()
+		}
+		return err
 	})
 }

@@ -216,6 +216,7 @@ func TestRivalClaims(t *testing.T) {
 		require.Equal(t, "us 2", h.owner(r, "eu", lineKey), r)
 		require.Equal(t, "us 2", h.owner(r, "eu", press), r)
 	}
+	require.Positive(t, h.rivals.Load(), "the metric counts them")
 	require.Equal(t, 1, h.lost("ap"), "what ap wrote")
 	require.Zero(t, h.lost("us"))
 	require.NoError(t, h.template("us", 20))

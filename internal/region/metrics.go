@@ -22,10 +22,12 @@ type metrics struct {
 	compared  comparisons
 	turned    *prometheus.CounterVec
 	said      *prometheus.CounterVec
+	rivals    *prometheus.CounterVec
 }
 
 var (
 	backlogCount = prometheus.NewDesc("holdfast_backlog", "What waits, by mechanism.", []string{"mechanism"}, nil)
+	regionLag    = prometheus.NewDesc("holdfast_region_lag_seconds", "How far the copies of what a peer owns are behind, by peer.", []string{"peer"}, nil)
 	backlogAge   = prometheus.NewDesc("holdfast_backlog_oldest_seconds", "Age of the oldest that waits, by mechanism.", []string{"mechanism"}, nil)
 )
 
@@ -38,11 +40,13 @@ func newMetrics(r *prometheus.Registry, s *store.Store, log *slog.Logger) (*metr
 		Name: "holdfast_collected_total", Help: "Rows that the collection removed, by kind.",
 	}, []string{"kind"}), failovers: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "holdfast_failovers_total", Help: "Requested failovers, by how they ended.",
-	}, []string{"state", "reason"}), turned: newTurned(), said: newSaid()}
+	}, []string{"state", "reason"}), turned: newTurned(), said: newSaid(), rivals: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "holdfast_rival_claims_total", Help: "Claims of objects that two regions claimed in one epoch, by the peer that sent them.",
+	}, []string{"peer"})}
 	for _, kind := range fleet.CollectedKinds() {
 		m.removed(kind, 0) // also show kinds without removals
 	}
-	for _, c := range []prometheus.Collector{m.delivered, m.collected, m.failovers, m.compared.seconds, m.compared.instances, m.turned, m.said, m} {
+	for _, c := range []prometheus.Collector{m.delivered, m.collected, m.failovers, m.compared.seconds, m.compared.instances, m.turned, m.said, m.rivals, m} {
 		if err := r.Register(c); err != nil {
 			return nil, fleet.Errorf(fleet.Internal, "register metrics: %w", err)
 		}
@@ -62,12 +66,17 @@ func (m *metrics) failedOver(e fleet.FailoverEnd) {
 	m.failovers.WithLabelValues(string(e.State), e.Reason).Inc()
 }
 
+func (m *metrics) rival(peer fleet.RegionName, objects int) {
+	m.rivals.WithLabelValues(string(peer)).Add(float64(objects))
+}
+
 func (m *metrics) reconciled(e fleet.ReconcileEnd) { m.compared.ended(e, time.Now()) }
 
 // Describe lists the metrics that are read from the store.
 func (m *metrics) Describe(to chan<- *prometheus.Desc) {
 	to <- backlogCount
 	to <- backlogAge
+	to <- regionLag
 	to <- deploymentCount
 	to <- replicaCount
 }
@@ -79,6 +88,13 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), backlogLimit)
 	defer cancel()
 	m.collectDeployments(ctx, to)
+	lags, err := m.store.Lags(ctx)
+	if err != nil {
+		m.log.Warn("lag metrics are missing", "error", err)
+	}
+	for peer, lag := range lags {
+		to <- prometheus.MustNewConstMetric(regionLag, prometheus.GaugeValue, lag.Seconds(), string(peer))
+	}
 	all, err := m.store.Backlogs(ctx)
 	if err != nil {
 		m.log.Warn("backlog metrics are missing", "error", err)

@@ -31,6 +31,7 @@ type network struct {
 	servers map[fleet.RegionName]*runServer // nil: the region is down
 	past    map[[2]fleet.RegionName][]api.WatchLine
 	random  *rand.Rand
+	beat    time.Duration
 }
 
 // runServer is what a region serves while it is up.
@@ -52,6 +53,7 @@ const (
 func newNetwork(m *mesh, seed uint64) *network {
 	return &network{
 		mesh: m, seed: seed, servers: map[fleet.RegionName]*runServer{}, past: map[[2]fleet.RegionName][]api.WatchLine{}, random: rand.New(rand.NewPCG(seed, 1)),
+		beat: 5 * time.Second,
 	}
 }
 
@@ -169,7 +171,7 @@ func (p pipes) Watch(ctx context.Context, peer fleet.RegionName, at fleet.Stream
 	delay, more := p.delay(), int64(0)
 	s := &watch.Stream{
 		Source: up.store, Reader: up.reader, Filter: watch.Filter{Owner: peer, Region: p.self}, Self: peer,
-		Snapshots: make(chan struct{}, 1), View: httpapi.ViewOf, Beat: 5 * time.Second,
+		Snapshots: make(chan struct{}, 1), View: httpapi.ViewOf, Beat: p.beat,
 		Send: func(all []api.WatchLine) error {
 			if err := pause.For(ctx, delay); err != nil {
 				return err

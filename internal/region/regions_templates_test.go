@@ -126,6 +126,7 @@ func (m *templateMesh) runs(selves ...fleet.RegionName) {
 		f := &watch.Follower{
 			Store: m.regions[self].store, Peers: from{m.mesh, self}, Waiting: m.regions[self].store, Parts: m.sender(self), MaxBody: 32 << 20,
 			Log: slog.New(slog.DiscardHandler), Turn: 3 * time.Second, Beat: 20 * time.Millisecond, Silence: 20 * time.Second, Retry: 50 * time.Millisecond,
+			Rival: func(_ fleet.RegionName, n int) { m.rivals.Add(int64(n)) },
 		}
 		for peer := range m.regions {
 			if peer == self {

@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -48,6 +49,8 @@ type mesh struct {
 	mu   sync.Mutex
 	cuts map[[2]fleet.RegionName]context.CancelFunc // ends the streams of a link; nil: it is cut
 	cut  map[[2]fleet.RegionName]bool
+
+	rivals atomic.Int64 // claims that Followers told of
 }
 
 func newMesh(t *testing.T, names ...fleet.RegionName) *mesh {
@@ -373,14 +376,14 @@ func TestStreamClaims(t *testing.T) {
 	}}}
 	_, err = us.ApplyCopies(t.Context(), set)
 	require.Equal(t, fleet.Stale, fleet.KindOf(err))
-	_, err = us.SeeStream(t.Context(), old)
+	_, err = us.SeeStream(t.Context(), old, -1)
 	require.Equal(t, fleet.Stale, fleet.KindOf(err))
 	require.Empty(t, m.held("us"))
 	set.Claim = newer
 	done, err := us.ApplyCopies(t.Context(), set)
 	require.NoError(t, err)
 	require.Equal(t, fleet.CopiesApplied{Written: 1}, done)
-	at, err := us.SeeStream(t.Context(), newer)
+	at, err := us.SeeStream(t.Context(), newer, -1)
 	require.NoError(t, err)
 	require.Equal(t, *set.Place, at)
 	done, err = us.ApplyCopies(t.Context(), set)

@@ -87,6 +87,7 @@ type server struct {
 	flows    *workflows.Client
 	again    *waker
 	ends     *postgres.Ends
+	commits  *postgres.Commits
 	handler  *httpapi.Handler
 	// definitions generate what replicas run.
 	definitions *definition.Registry
@@ -125,13 +126,11 @@ func RunServer(ctx context.Context, cfg ServerConfig, log *slog.Logger) error {
 	if err := s.startRoles(ctx, group); err != nil {
 		return errors.Join(err, group.Wait())
 	}
-	group.Go(func() error { return s.relay(ctx) })
-	group.Go(func() error { return s.listen(ctx) })
-	group.Go(func() error { return s.beat(ctx) })
-	group.Go(func() error { return s.meetPeers(ctx) })
-	group.Go(func() error { return s.followPeers(ctx) })
-	group.Go(func() error { return s.hearModules(ctx) })
-	group.Go(func() error { return s.votes.Run(ctx) })
+	for _, loop := range []func(context.Context) error{
+		s.relay, s.listen, s.beat, s.meetPeers, s.followPeers, s.repairSyncing, s.tellCommits, s.hearCommits, s.hearModules, s.votes.Run,
+	} {
+		group.Go(func() error { return loop(ctx) })
+	}
 	group.Go(func() error { return keepRoom(ctx, serverMemory) })
 	if err := group.Wait(); !errors.Is(err, context.Canceled) {
 		return err

@@ -13,13 +13,16 @@ import (
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/pause"
+	"github.com/holdfast-io/holdfast/internal/poke"
 )
 
 // copyStore keeps the copies of what peers own.
 type copyStore interface {
 	ClaimStream(ctx context.Context, peer fleet.RegionName, run string) (fleet.StreamClaim, error)
-	// SeeStream is stale for a claim that another has replaced.
-	SeeStream(ctx context.Context, c fleet.StreamClaim) (fleet.StreamPlace, error)
+	// SeeStream is stale for a claim that another has replaced. It stores the lag, unless that is negative.
+	SeeStream(ctx context.Context, c fleet.StreamClaim, lag time.Duration) (fleet.StreamPlace, error)
+	// Lags has no peer that this region was never up to date with.
+	Lags(ctx context.Context) (map[fleet.RegionName]time.Duration, error)
 	ApplyCopies(ctx context.Context, s fleet.CopySet) (fleet.CopiesApplied, error)
 }
 
@@ -38,6 +41,8 @@ type Follower struct {
 	// Waiting and Parts complete copies that name more than themselves; without them, these wait.
 	Waiting partStore
 	Parts   Parts
+	// Rival hears of objects that two regions claimed in one epoch; it may be nil.
+	Rival func(peer fleet.RegionName, objects int)
 	// MaxBody is the largest body that a copy may name, in bytes.
 	MaxBody int64
 	Log     *slog.Logger
@@ -59,7 +64,14 @@ func (r *Follower) Follow(ctx context.Context, peer fleet.RegionName, run string
 	if err != nil {
 		return fleet.Followed{}, err
 	}
-	f := &following{Follower: r, claim: claim, tell: beat, waits: make(chan struct{}, 1)}
+	lags, err := r.Store.Lags(ctx)
+	if err != nil {
+		return fleet.Followed{}, err
+	}
+	f := &following{Follower: r, claim: claim, tell: beat, waits: make(chan struct{}, 1), retry: make(chan struct{}, 1)}
+	if lag, known := lags[peer]; known {
+		f.mark = mark{at: time.Now(), held: lag}
+	}
 	turn, cancel := context.WithTimeout(ctx, r.Turn)
 	defer cancel()
 	turn, end := context.WithCancelCause(turn)
@@ -87,6 +99,8 @@ const (
 	// applyAtOnce is how many changes are applied in one transaction, and applyBytes after how many bytes it is made.
 	applyAtOnce = 500
 	applyBytes  = 8 << 20
+	// mostHeld bounds what a peer says of how long its feed was held back, in milliseconds: some years.
+	mostHeld = 1 << 38
 	// placeEvery is how often a place is stored that comes without changes.
 	placeEvery = time.Second
 )
@@ -97,9 +111,31 @@ type following struct {
 	claim fleet.StreamClaim
 	tell  func(fleet.Followed)
 	waits chan struct{} // a change was put aside that waits for its parts
+	retry chan struct{} // changes wait for a policy
 
 	mu   sync.Mutex
 	done fleet.Followed
+	mark mark // the last that was fully applied
+}
+
+// mark is when the peer said that it had nothing more, and how long its feed had been held back then. Its zero value is never.
+type mark struct {
+	at   time.Time
+	held time.Duration
+}
+
+// lag is how far behind the peer this region is since a mark, on the clock of this process; negative if that is not known.
+func (m mark) lag() time.Duration {
+	if m.at.IsZero() {
+		return -1
+	}
+	return time.Since(m.at) + m.held
+}
+
+func (f *following) lag() time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.mark.lag()
 }
 
 func (f *following) counts() fleet.Followed {
@@ -120,9 +156,13 @@ func (f *following) live(ctx context.Context, end context.CancelCauseFunc) {
 	defer tick.Stop()
 	for {
 		f.tell(f.counts())
-		if _, err := f.Store.SeeStream(ctx, f.claim); fleet.KindOf(err) == fleet.Stale {
+		at, err := f.Store.SeeStream(ctx, f.claim, f.lag())
+		if fleet.KindOf(err) == fleet.Stale {
 			end(err)
 			return
+		}
+		if at.Waits {
+			poke.Once(f.retry)
 		}
 		select {
 		case <-ctx.Done():
@@ -159,7 +199,7 @@ func (f *following) run(ctx context.Context) error {
 
 // open follows the peer's stream to its end, and reports whether anything was applied.
 func (f *following) open(ctx context.Context) (took bool, err error) {
-	at, err := f.Store.SeeStream(ctx, f.claim)
+	at, err := f.Store.SeeStream(ctx, f.claim, f.lag())
 	if err != nil {
 		return false, err
 	}
@@ -181,6 +221,10 @@ func (f *following) open(ctx context.Context) (took bool, err error) {
 		select {
 		case <-ctx.Done():
 			return s.took, ctx.Err()
+		case <-f.retry:
+			if err := s.apply(ctx, nil, false); err != nil {
+				return s.took, err
+			}
 		case <-places.C:
 			if err := s.keepPlace(ctx); err != nil {
 				return s.took, err
@@ -251,6 +295,7 @@ type received struct {
 	changes  []fleet.CopyChange
 	bytes    int                // of the changes
 	place    *fleet.StreamPlace // up to which all was read, and that is not stored yet
+	mark     mark               // that came with the place
 	due      bool               // it came with changes, or ended a snapshot: it is stored without waiting
 	snapshot int64              // lines since the stream began, or since a reset
 	began    string             // where the first snapshot began that did not end
@@ -284,6 +329,7 @@ func (s *received) take(ctx context.Context, l line) error {
 		return s.apply(ctx, nil, false)
 	case api.WatchCurrent:
 		s.place, s.due = &fleet.StreamPlace{Position: l.Token}, s.due || len(s.changes) > 0 || s.began != ""
+		s.mark = mark{time.Now(), time.Duration(min(max(0, l.HeldBackMs), mostHeld)) * time.Millisecond}
 		s.began = ""
 	case api.WatchHardReset:
 		s.snapshot, s.changes, s.bytes, s.began, s.place, s.due, s.reset = 0, nil, 0, "", nil, false, true
@@ -299,31 +345,39 @@ func (s *received) keepPlace(ctx context.Context) error {
 	}
 	at := s.place
 	s.place, s.due = nil, false
-	return s.apply(ctx, at, true)
+	if err := s.apply(ctx, at, true); err != nil {
+		return err
+	}
+	s.f.mu.Lock()
+	defer s.f.mu.Unlock()
+	s.f.mark = s.mark
+	return nil
 }
 
 // apply writes what was read.
 func (s *received) apply(ctx context.Context, at *fleet.StreamPlace, current bool) error {
-	applied, err := s.f.Store.ApplyCopies(ctx, fleet.CopySet{Claim: s.f.claim, Changes: s.changes, Place: at, Current: current, Reset: s.reset, UndoneFrom: s.undone})
+	applied, err := s.f.Store.ApplyCopies(ctx, fleet.CopySet{
+		Claim: s.f.claim, Changes: s.changes, Place: at, Current: current, Lag: s.mark.lag(), Reset: s.reset, UndoneFrom: s.undone,
+	})
 	if err != nil {
 		return err
-	}
-	if applied.Rivals > 0 {
-		s.f.Log.Error("alarm: two regions claimed the same objects in one epoch; the higher name owns them", "peer", s.f.claim.Peer, "objects", applied.Rivals)
 	}
 	s.changes, s.bytes, s.took, s.reset, s.undone = nil, 0, true, false, 0
 	s.f.counted(applied)
 	if applied.Waiting > 0 {
-		select {
-		case s.f.waits <- struct{}{}:
-		default: // it knows already
-		}
+		poke.Once(s.f.waits)
 	}
 	return nil
 }
 
 // counted adds what became of changes.
 func (f *following) counted(applied fleet.CopiesApplied) {
+	if applied.Rivals > 0 {
+		f.Log.Error("alarm: two regions claimed the same objects in one epoch; the higher name owns them", "peer", f.claim.Peer, "objects", applied.Rivals)
+		if f.Rival != nil {
+			f.Rival(f.claim.Peer, applied.Rivals)
+		}
+	}
 	f.count(func(c *fleet.Followed) {
 		c.Written += applied.Written
 		c.Ended += applied.Ended

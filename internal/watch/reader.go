@@ -17,12 +17,16 @@ const (
 	keptEvents = 4 * readAtOnce
 	// readGap is the least time between two readings that found all there was.
 	readGap = 3 * time.Millisecond
+	// heldEvery is the time between two looks at what holds the feed back.
+	heldEvery = time.Second
 )
 
 // feed is what a reader reads.
 type feed interface {
 	ReadFeed(ctx context.Context, after postgres.Cursor, limit int32) ([]postgres.Event, error)
 	FeedEnd(ctx context.Context) (postgres.Cursor, error)
+	// FeedHeldBack is how long a transaction has held back what is read.
+	FeedHeldBack(ctx context.Context) (time.Duration, error)
 }
 
 // Reader reads the feed of changes once for all streams of a server, and only while there is one.
@@ -38,6 +42,7 @@ type Reader struct {
 	kept    []postgres.Event
 	news    chan struct{} // closed when there is more
 	err     error         // of the last reading
+	held    time.Duration // how long the feed had been held back at the last look
 }
 
 // NewReader makes a reader that looks at an interval, and sooner when it is woken.
@@ -80,7 +85,11 @@ func (r *Reader) run(ctx context.Context) {
 	defer tick.Stop()
 	gap := time.NewTimer(readGap)
 	defer gap.Stop()
-	for ctx.Err() == nil {
+	for looked := (time.Time{}); ctx.Err() == nil; {
+		if looked.IsZero() || time.Since(looked) >= heldEvery {
+			r.lookHeld(ctx)
+			looked = time.Now()
+		}
 		if r.read(ctx) {
 			continue
 		}
@@ -95,6 +104,24 @@ func (r *Reader) run(ctx context.Context) {
 			}
 		}
 	}
+}
+
+// lookHeld keeps how long the feed is held back; unreadable, it stays as it was, like the feed.
+func (r *Reader) lookHeld(ctx context.Context) {
+	held, err := r.feed.FeedHeldBack(ctx)
+	if err != nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.held = held
+}
+
+// heldBack is how long the feed has been held back, up to a second ago.
+func (r *Reader) heldBack() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.held
 }
 
 // read keeps what follows, and reports whether there may be more at once.

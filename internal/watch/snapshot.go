@@ -9,6 +9,9 @@ import (
 
 const pageOfObjects = 500
 
+// others are the kinds that hold no policy. Their objects come last: a peer trusts them by the policies before them.
+const others fleet.ObjectKind = ""
+
 // snapshot is one under way. Its pages are read at different times; later changes complete them.
 type snapshot struct {
 	*Stream
@@ -25,13 +28,10 @@ func (s *Stream) sendSnapshot(ctx context.Context, since string) error {
 		return err
 	}
 	shot := &snapshot{Stream: s}
-	if s.Filter.Owner == "" || s.Filter.Owner == s.Self {
-		if err := shot.ownPages(ctx); err != nil {
+	for _, kind := range []fleet.ObjectKind{fleet.KindOrganization, fleet.KindProject, fleet.KindService, others} {
+		if err := shot.pages(ctx, kind); err != nil {
 			return err
 		}
-	}
-	if err := shot.copyPages(ctx); err != nil {
-		return err
 	}
 	if err := shot.changed(ctx); err != nil {
 		return err
@@ -52,39 +52,49 @@ func (s *Stream) begin(ctx context.Context, since string) error {
 	return err
 }
 
-func (s *snapshot) send(objects []fleet.Object) error {
+// send sends those of a page that are of a kind, and reports whether more of the kind may follow.
+func (s *snapshot) send(objects []fleet.Object, kind fleet.ObjectKind) (more bool, err error) {
 	var lines []api.WatchLine
 	for _, o := range objects {
-		if s.shows(&o) {
+		if (o.Kind == kind || kind == others && !o.Kind.Declared().Holder) && s.shows(&o) {
 			lines = append(lines, s.line(o))
 		}
 	}
 	s.sent += int64(len(lines))
-	return s.Send(lines)
+	return len(objects) > 0 && (kind == others || objects[len(objects)-1].Kind == kind), s.Send(lines)
 }
 
-func (s *snapshot) ownPages(ctx context.Context) error {
-	var after fleet.ObjectKey
-	for {
-		page, err := s.Source.WatchedObjects(ctx, after, s.Filter.Region, s.Filter.Project, pageOfObjects)
-		if err != nil || len(page) == 0 {
+func (s *snapshot) pages(ctx context.Context, kind fleet.ObjectKind) error {
+	if s.Filter.Owner == "" || s.Filter.Owner == s.Self {
+		if err := s.ownPages(ctx, kind); err != nil {
 			return err
 		}
-		if err := s.send(page); err != nil {
+	}
+	return s.copyPages(ctx, kind)
+}
+
+func (s *snapshot) ownPages(ctx context.Context, kind fleet.ObjectKind) error {
+	after := fleet.ObjectKey{Kind: kind}
+	for {
+		page, err := s.Source.WatchedObjects(ctx, after, s.Filter.Region, s.Filter.Project, pageOfObjects)
+		if err != nil {
+			return err
+		}
+		if more, err := s.send(page, kind); err != nil || !more {
 			return err
 		}
 		after = page[len(page)-1].ObjectKey
 	}
 }
 
-func (s *snapshot) copyPages(ctx context.Context) error {
-	var after fleet.CopyKey
+func (s *snapshot) copyPages(ctx context.Context, kind fleet.ObjectKind) error {
+	after := fleet.CopyKey{ObjectKey: fleet.ObjectKey{Kind: kind}}
 	for {
 		page, err := s.Source.WatchedCopies(ctx, after, s.Filter.Owner, s.Filter.Project, pageOfObjects)
-		if err != nil || len(page) == 0 {
+		if err != nil {
 			return err
 		}
-		if err := s.send(page); err != nil {
+		if more, err := s.send(page, kind); err != nil || !more {
 			return err
 		}
 		last := page[len(page)-1]

@@ -147,7 +147,7 @@ func (s *Stream) follow(ctx context.Context) error {
 }
 
 func (s *Stream) current() api.WatchLine {
-	return api.WatchLine{Type: api.WatchCurrent, Token: s.place()}
+	return api.WatchLine{Type: api.WatchCurrent, Token: s.place(), HeldBackMs: s.Reader.heldBack().Milliseconds()}
 }
 
 func (s *Stream) place() string { return token{s.Filter.sum(), s.era, s.at}.String() }

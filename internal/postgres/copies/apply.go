@@ -44,6 +44,7 @@ func (s *Store) ApplyCopies(ctx context.Context, in fleet.CopySet) (fleet.Copies
 		}
 		p := db.MoveStreamParams{
 			Peer: held.Peer, Position: held.Position, Began: held.Began, Applied: int64(done.Written + done.Ended), IsCurrent: in.Current,
+			LagMs: in.Lag.Milliseconds(),
 		}
 		if in.Place != nil {
 			p.Position, p.Began = in.Place.Position, in.Place.Began

@@ -15,9 +15,12 @@ import (
 // maxWaiting is the largest change that is kept until a newer policy proves it, in bytes.
 const maxWaiting = 1 << 20
 
+// retriedAtOnce is how many changes that wait for a policy are tried again with each set.
+const retriedAtOnce = 100
+
 // waiting is the change as it is kept, "" if it does not wait.
 func (r refusal) waiting() string {
-	if r.rule != decide.UnprovenOwner {
+	if r.rule != decide.UnprovenOwner && r.rule != decide.NotShared {
 		return ""
 	}
 	b, err := json.Marshal(r.CopyChange)
@@ -32,7 +35,7 @@ func (a *applying) waiting(ctx context.Context) ([]fleet.CopyChange, error) {
 	if !a.waits {
 		return nil, nil
 	}
-	rows, err := a.q.WaitingChanges(ctx, string(a.peer))
+	rows, err := a.q.WaitingChanges(ctx, db.WaitingChangesParams{Peer: string(a.peer), MaxRows: retriedAtOnce})
 	if err != nil {
 		return nil, postgres.Failed("read what was set aside", err)
 	}
@@ -100,31 +103,44 @@ func (a *applying) readOwn(ctx context.Context, changes []fleet.CopyChange) erro
 	return nil
 }
 
-// prove reads the policies over objects whose owner is to change.
+// prove reads the policies over objects: over those whose owner is to change, and over what the peer created.
 func (a *applying) prove(ctx context.Context, changes []fleet.CopyChange) error {
+	objects := make(map[fleet.CopyKey]*fleet.Object, len(changes))
+	all := make([]*fleet.Object, 0, len(changes))
 	for _, c := range changes {
-		held := a.held[c.Key]
-		if !c.Key.Kind.Declared().Shared || held.Known && held.Owner == a.peer || !held.Known && c.Key.Region == a.peer {
-			continue
+		if o := a.toProve(c); o != nil {
+			objects[c.Key] = o
+			all = append(all, o)
 		}
-		o, known := a.copies[c.Key]
-		if !known && c.Object != nil {
-			o = *c.Object
-		}
-		if o.Kind == "" {
-			continue // it is gone, and was not here
-		}
-		if o.Region = c.Key.Region; o.Region == a.self {
-			o.Region = ""
-		}
-		over, err := a.s.PolicyOver(ctx, a.q, &o)
-		if err != nil {
-			return err
-		}
-		held.Over = &over
-		a.held[c.Key] = held
+	}
+	over, err := a.s.PoliciesOver(ctx, a.q, all)
+	if err != nil {
+		return err
+	}
+	for key, o := range objects {
+		held, by := a.held[key], over[o]
+		held.Over = &by
+		a.held[key] = held
 	}
 	return nil
+}
+
+// toProve is the object whose policy proves a change, nil if none has to.
+func (a *applying) toProve(c fleet.CopyChange) *fleet.Object {
+	held, row := a.held[c.Key], c.Key.Kind.Declared()
+	o, known := a.copies[c.Key]
+	switch same := held.Known && held.Owner == a.peer || !held.Known && c.Key.Region == a.peer; {
+	case same && (c.Object == nil || row.Shared || c.Key.Region != a.peer), !same && !row.Shared:
+		return nil
+	case c.Object != nil && (same || !known):
+		o = *c.Object
+	case !known:
+		return nil // it is gone, and was not here
+	}
+	if o.Region = c.Key.Region; o.Region == a.self {
+		o.Region = ""
+	}
+	return &o
 }
 
 func (a *applying) own(c fleet.CopyChange) bool { return c.Key.Region == a.self }
@@ -244,10 +260,12 @@ func unclaimed(o *fleet.Object) json.RawMessage {
 // follow has the policies applied again that give some of the changed objects to this region.
 func (a *applying) follow(ctx context.Context, changes []fleet.CopyChange) error {
 	var objects []*fleet.Object
+	holders := false
 	for _, c := range changes {
 		if c.Object == nil || !c.Key.Kind.Declared().Shared {
 			continue
 		}
+		holders = holders || c.Key.Kind.Declared().Holder
 		o := *c.Object
 		if o.Region = c.Key.Region; o.Region == a.self {
 			o.Region = ""
@@ -257,12 +275,17 @@ func (a *applying) follow(ctx context.Context, changes []fleet.CopyChange) error
 	if len(objects) == 0 {
 		return nil
 	}
-	holders, err := a.s.ToFollow(ctx, a.q, objects...)
+	if holders {
+		if err := a.compareWaiting(ctx); err != nil {
+			return err
+		}
+	}
+	keys, err := a.s.ToFollow(ctx, a.q, objects...)
 	if err != nil {
 		return err
 	}
 	var subjects []string
-	for _, key := range holders {
+	for _, key := range keys {
 		p := db.WantPolicyTurnParams{Kind: string(key.Kind), Name: key.Name, Restart: true}
 		if err := a.q.WantPolicyTurn(ctx, p); err != nil {
 			return postgres.Failed("have the policy applied", err)
@@ -270,4 +293,18 @@ func (a *applying) follow(ctx context.Context, changes []fleet.CopyChange) error
 		subjects = append(subjects, fleet.PolicySubject(key))
 	}
 	return postgres.PutOutbox(ctx, a.q, subjects...)
+}
+
+// compareWaiting has the peers compared of whose objects many wait for a policy: this one may prove more than is listed.
+func (a *applying) compareWaiting(ctx context.Context) error {
+	peers, err := a.q.PeersWaiting(ctx, retriedAtOnce)
+	if err != nil {
+		return postgres.Failed("read what was set aside", err)
+	}
+	for _, peer := range peers {
+		if err := a.s.wantSync(ctx, a.q, fleet.RegionName(peer), false); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -17,22 +17,30 @@ type Stream struct {
 	Applied, Copies, Quarantined int64
 	// Waiting counts copies whose newest state waits for what it is composed of.
 	Waiting int64
-	// Seen is how long ago the run that follows the peer gave a sign, Current how long ago all that the peer had was
-	// applied, negative for never.
-	Seen, Current time.Duration
+	// Seen is how long ago the run that follows the peer gave a sign, Lag how far its copies are behind (Lags), negative before they
+	// were ever up to date.
+	Seen, Lag time.Duration
 }
 
 // Streams lists all.
 func (s *Store) Streams(ctx context.Context) ([]Stream, error) {
 	rows, err := s.Q.Streams(ctx)
+	if err != nil {
+		return nil, postgres.Failed("read the streams", err)
+	}
+	lags, err := s.Lags(ctx)
 	out := make([]Stream, len(rows))
 	for i, r := range rows {
+		lag, known := lags[fleet.RegionName(r.Peer)]
+		if !known {
+			lag = -1
+		}
 		out[i] = Stream{
 			Peer: fleet.RegionName(r.Peer), Run: r.Run, Position: r.Position, Applied: r.Applied, Copies: r.Copies, Quarantined: r.Quarantined, Waiting: r.Waiting,
-			Seen: seconds(r.SeenSeconds), Current: seconds(r.CurrentSeconds),
+			Seen: seconds(r.SeenSeconds), Lag: lag,
 		}
 	}
-	return out, postgres.Failed("read the streams", err)
+	return out, err
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

@@ -4,6 +4,7 @@ package copies
 
 import (
 	"context"
+	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
@@ -11,10 +12,13 @@ import (
 )
 
 // Store keeps copies.
-type Store struct{ *postgres.Store }
+type Store struct {
+	*postgres.Store
+	reports *reports
+}
 
 // On is the area on a kernel.
-func On(s *postgres.Store) *Store { return &Store{s} }
+func On(s *postgres.Store) *Store { return &Store{s, &reports{last: map[string]report{}}} }
 
 // ClaimStream takes the stream of a peer over for a run; earlier claims count no more.
 func (s *Store) ClaimStream(ctx context.Context, peer fleet.RegionName, run string) (fleet.StreamClaim, error) {
@@ -22,14 +26,15 @@ func (s *Store) ClaimStream(ctx context.Context, peer fleet.RegionName, run stri
 	return fleet.StreamClaim{Peer: peer, Number: number}, postgres.Failed("claim the stream of "+string(peer), err)
 }
 
-// SeeStream notes that the holder of a claim lives, and gives the place from which to follow the peer. It is stale for a
+// SeeStream notes that the holder of a claim lives, and its lag (negative if unknown), and gives the place from which to
+// follow the peer. It is stale for a
 // claim that another has replaced.
-func (s *Store) SeeStream(ctx context.Context, c fleet.StreamClaim) (fleet.StreamPlace, error) {
-	r, err := s.Q.SeeStream(ctx, db.SeeStreamParams{Peer: string(c.Peer), Claim: c.Number})
+func (s *Store) SeeStream(ctx context.Context, c fleet.StreamClaim, lag time.Duration) (fleet.StreamPlace, error) {
+	r, err := s.Q.SeeStream(ctx, db.SeeStreamParams{Peer: string(c.Peer), Claim: c.Number, LagMs: lag.Milliseconds()})
 	if postgres.NoRows(err) {
 		return fleet.StreamPlace{}, lostClaim(c)
 	}
-	return fleet.StreamPlace{Position: r.Position, Began: r.Began}, postgres.Failed("keep the stream of "+string(c.Peer), err)
+	return fleet.StreamPlace{Position: r.Position, Began: r.Began, Waits: r.Waits}, postgres.Failed("keep the stream of "+string(c.Peer), err)
 }
 
 func lostClaim(c fleet.StreamClaim) error {

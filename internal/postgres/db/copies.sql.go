@@ -353,7 +353,7 @@ func (q *Queries) HeldNow(ctx context.Context, arg HeldNowParams) ([]HeldNowRow,
 }
 
 const holdStream = `-- name: HoldStream :one
-SELECT s.peer, s.claim, s.run, s.position, s.began, s.applied, s.seen_at, s.current_at, EXISTS (SELECT FROM quarantine q WHERE q.peer = s.peer AND q.waiting IS NOT NULL) AS waits
+SELECT s.peer, s.claim, s.run, s.position, s.began, s.applied, s.seen_at, s.current_at, s.lag_ms, s.reports, EXISTS (SELECT FROM quarantine q WHERE q.peer = s.peer AND q.waiting IS NOT NULL) AS waits
 FROM region_streams s WHERE s.peer = $1 AND s.claim = $2 FOR UPDATE OF s
 `
 
@@ -371,6 +371,8 @@ type HoldStreamRow struct {
 	Applied   int64
 	SeenAt    time.Time
 	CurrentAt *time.Time
+	LagMs     int64
+	Reports   int64
 	Waits     bool
 }
 
@@ -386,6 +388,8 @@ func (q *Queries) HoldStream(ctx context.Context, arg HoldStreamParams) (HoldStr
 		&i.Applied,
 		&i.SeenAt,
 		&i.CurrentAt,
+		&i.LagMs,
+		&i.Reports,
 		&i.Waits,
 	)
 	return i, err
@@ -466,8 +470,9 @@ func (q *Queries) MemberEnabled(ctx context.Context, name string) (bool, error) 
 
 const moveStream = `-- name: MoveStream :exec
 UPDATE region_streams
-SET position = $1, began = $2, applied = applied + $3, seen_at = now(), current_at = CASE WHEN $4::boolean THEN now() ELSE current_at END
-WHERE peer = $5
+SET position = $1, began = $2, applied = applied + $3, seen_at = now(), current_at = CASE WHEN $4::boolean THEN now() ELSE current_at END,
+    lag_ms = CASE WHEN $4::boolean THEN $5 ELSE lag_ms END, reports = reports + CASE WHEN $4::boolean THEN 1 ELSE 0 END
+WHERE peer = $6
 `
 
 type MoveStreamParams struct {
@@ -475,6 +480,7 @@ type MoveStreamParams struct {
 	Began     string
 	Applied   int64
 	IsCurrent bool
+	LagMs     int64
 	Peer      string
 }
 
@@ -484,6 +490,7 @@ func (q *Queries) MoveStream(ctx context.Context, arg MoveStreamParams) error {
 		arg.Began,
 		arg.Applied,
 		arg.IsCurrent,
+		arg.LagMs,
 		arg.Peer,
 	)
 	return err
@@ -529,6 +536,8 @@ WHERE (SELECT count(*) FROM quarantine c WHERE c.peer = $1) < $10::bigint
 ORDER BY k.kind, k.scope, k.name, k.region, k.owner_epoch DESC, k.number DESC
 ON CONFLICT (peer, kind, scope, name, region) DO UPDATE SET
     reason = excluded.reason, owner_epoch = excluded.owner_epoch, number = excluded.number, waiting = excluded.waiting, at = now()
+    WHERE quarantine.waiting IS NULL OR excluded.waiting IS NULL
+       OR (excluded.owner_epoch, excluded.number) >= (quarantine.owner_epoch, quarantine.number)
 `
 
 type PutQuarantineParams struct {
@@ -561,6 +570,7 @@ func (q *Queries) PutQuarantine(ctx context.Context, arg PutQuarantineParams) er
 }
 
 const quarantined = `-- name: Quarantined :many
+
 SELECT peer, region, kind, scope, name, reason, owner_epoch, number, at, waiting FROM quarantine WHERE peer = $1 AND (kind, scope, name, region) > ($2::text, $3::text, $4::text, $5::text)
 ORDER BY kind, scope, name, region LIMIT $6
 `
@@ -574,6 +584,7 @@ type QuarantinedParams struct {
 	MaxRows int32
 }
 
+// an older state may arrive after a newer one
 func (q *Queries) Quarantined(ctx context.Context, arg QuarantinedParams) ([]Quarantine, error) {
 	rows, err := q.db.Query(ctx, quarantined,
 		arg.Peer,
@@ -613,10 +624,13 @@ func (q *Queries) Quarantined(ctx context.Context, arg QuarantinedParams) ([]Qua
 }
 
 const seeStream = `-- name: SeeStream :one
-UPDATE region_streams SET seen_at = now() WHERE peer = $1 AND claim = $2 RETURNING position, began
+UPDATE region_streams s SET seen_at = now(), reports = s.reports + 1, lag_ms = CASE WHEN $1::bigint < 0 THEN s.lag_ms ELSE $1 END
+WHERE s.peer = $2 AND s.claim = $3
+RETURNING s.position, s.began, EXISTS (SELECT FROM quarantine q WHERE q.peer = s.peer AND q.waiting IS NOT NULL) AS waits
 `
 
 type SeeStreamParams struct {
+	LagMs int64
 	Peer  string
 	Claim int64
 }
@@ -624,36 +638,75 @@ type SeeStreamParams struct {
 type SeeStreamRow struct {
 	Position string
 	Began    string
+	Waits    bool
 }
 
 func (q *Queries) SeeStream(ctx context.Context, arg SeeStreamParams) (SeeStreamRow, error) {
-	row := q.db.QueryRow(ctx, seeStream, arg.Peer, arg.Claim)
+	row := q.db.QueryRow(ctx, seeStream, arg.LagMs, arg.Peer, arg.Claim)
 	var i SeeStreamRow
-	err := row.Scan(&i.Position, &i.Began)
+	err := row.Scan(&i.Position, &i.Began, &i.Waits)
 	return i, err
 }
 
+const streamLags = `-- name: StreamLags :many
+SELECT s.peer, s.lag_ms, s.reports, extract(epoch FROM now() - s.seen_at)::float8 AS seen_seconds
+FROM region_streams s WHERE s.current_at IS NOT NULL ORDER BY s.peer
+`
+
+type StreamLagsRow struct {
+	Peer        string
+	LagMs       int64
+	Reports     int64
+	SeenSeconds float64
+}
+
+func (q *Queries) StreamLags(ctx context.Context) ([]StreamLagsRow, error) {
+	rows, err := q.db.Query(ctx, streamLags)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []StreamLagsRow
+	for rows.Next() {
+		var i StreamLagsRow
+		if err := rows.Scan(
+			&i.Peer,
+			&i.LagMs,
+			&i.Reports,
+			&i.SeenSeconds,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const streams = `-- name: Streams :many
-SELECT s.peer, s.claim, s.run, s.position, s.began, s.applied, s.seen_at, s.current_at, (SELECT count(*) FROM copies c WHERE c.owner = s.peer) AS copies, (SELECT count(*) FROM quarantine q WHERE q.peer = s.peer) AS quarantined,
+SELECT s.peer, s.claim, s.run, s.position, s.began, s.applied, s.seen_at, s.current_at, s.lag_ms, s.reports, (SELECT count(*) FROM copies c WHERE c.owner = s.peer) AS copies, (SELECT count(*) FROM quarantine q WHERE q.peer = s.peer) AS quarantined,
        (SELECT count(*) FROM copies_waiting w WHERE w.owner = s.peer) AS waiting,
-       extract(epoch FROM now() - s.seen_at)::float8 AS seen_seconds, coalesce(extract(epoch FROM now() - s.current_at), -1)::float8 AS current_seconds
+       extract(epoch FROM now() - s.seen_at)::float8 AS seen_seconds
 FROM region_streams s ORDER BY s.peer
 `
 
 type StreamsRow struct {
-	Peer           string
-	Claim          int64
-	Run            string
-	Position       string
-	Began          string
-	Applied        int64
-	SeenAt         time.Time
-	CurrentAt      *time.Time
-	Copies         int64
-	Quarantined    int64
-	Waiting        int64
-	SeenSeconds    float64
-	CurrentSeconds float64
+	Peer        string
+	Claim       int64
+	Run         string
+	Position    string
+	Began       string
+	Applied     int64
+	SeenAt      time.Time
+	CurrentAt   *time.Time
+	LagMs       int64
+	Reports     int64
+	Copies      int64
+	Quarantined int64
+	Waiting     int64
+	SeenSeconds float64
 }
 
 func (q *Queries) Streams(ctx context.Context) ([]StreamsRow, error) {
@@ -674,11 +727,12 @@ func (q *Queries) Streams(ctx context.Context) ([]StreamsRow, error) {
 			&i.Applied,
 			&i.SeenAt,
 			&i.CurrentAt,
+			&i.LagMs,
+			&i.Reports,
 			&i.Copies,
 			&i.Quarantined,
 			&i.Waiting,
 			&i.SeenSeconds,
-			&i.CurrentSeconds,
 		); err != nil {
 			return nil, err
 		}

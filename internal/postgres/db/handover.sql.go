@@ -157,18 +157,20 @@ func (q *Queries) HandOverAsked(ctx context.Context, subject string) (HandOverAs
 }
 
 const holdersNamed = `-- name: HoldersNamed :many
-SELECT o.kind, o.name, o.project, o.spec, ''::text AS region, (o.syncing ->> 'owningRegion')::text AS owner, o.owner_epoch
-FROM (SELECT unnest($1::text[]) AS kind, unnest($2::text[]) AS name) k
+SELECT o.kind, o.name, o.project, o.spec, ''::text AS region, coalesce(o.syncing ->> 'owningRegion', '')::text AS owner, o.owner_epoch,
+    (o.syncing -> 'regions' ? $1::text)::boolean AS has
+FROM (SELECT unnest($2::text[]) AS kind, unnest($3::text[]) AS name) k
 JOIN objects o ON o.kind = k.kind AND o.scope = '' AND o.name = k.name
 UNION ALL
-SELECT c.kind, c.name, c.project, c.spec, c.region, c.owner, c.owner_epoch
-FROM (SELECT unnest($1::text[]) AS kind, unnest($2::text[]) AS name) k
+SELECT c.kind, c.name, c.project, c.spec, c.region, c.owner, c.owner_epoch, (c.syncing -> 'regions' ? $1::text)::boolean AS has
+FROM (SELECT unnest($2::text[]) AS kind, unnest($3::text[]) AS name) k
 JOIN copies c ON c.kind = k.kind AND c.scope = '' AND c.name = k.name
 `
 
 type HoldersNamedParams struct {
-	Kinds []string
-	Names []string
+	HasRegion string
+	Kinds     []string
+	Names     []string
 }
 
 type HoldersNamedRow struct {
@@ -179,11 +181,12 @@ type HoldersNamedRow struct {
 	Region     string
 	Owner      string
 	OwnerEpoch int64
+	Has        bool
 }
 
-// Holders of these names, in whatever region they were created (” for this one).
+// Holders of these names, in whatever region they were created (” for this one), and whether a region has them.
 func (q *Queries) HoldersNamed(ctx context.Context, arg HoldersNamedParams) ([]HoldersNamedRow, error) {
-	rows, err := q.db.Query(ctx, holdersNamed, arg.Kinds, arg.Names)
+	rows, err := q.db.Query(ctx, holdersNamed, arg.HasRegion, arg.Kinds, arg.Names)
 	if err != nil {
 		return nil, err
 	}
@@ -199,6 +202,7 @@ func (q *Queries) HoldersNamed(ctx context.Context, arg HoldersNamedParams) ([]H
 			&i.Region,
 			&i.Owner,
 			&i.OwnerEpoch,
+			&i.Has,
 		); err != nil {
 			return nil, err
 		}
@@ -248,6 +252,30 @@ func (q *Queries) PeerAllowed(ctx context.Context) ([]PeerAllowedRow, error) {
 			return nil, err
 		}
 		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const peersWaiting = `-- name: PeersWaiting :many
+SELECT peer FROM quarantine WHERE waiting IS NOT NULL GROUP BY peer HAVING count(*) >= $1::bigint ORDER BY peer
+`
+
+func (q *Queries) PeersWaiting(ctx context.Context, least int64) ([]string, error) {
+	rows, err := q.db.Query(ctx, peersWaiting, least)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var peer string
+		if err := rows.Scan(&peer); err != nil {
+			return nil, err
+		}
+		items = append(items, peer)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -469,11 +497,16 @@ func (q *Queries) UsesOfCopiedHolder(ctx context.Context, arg UsesOfCopiedHolder
 }
 
 const waitingChanges = `-- name: WaitingChanges :many
-SELECT waiting FROM quarantine WHERE peer = $1 AND waiting IS NOT NULL ORDER BY at LIMIT 500
+SELECT waiting FROM quarantine WHERE peer = $1 AND waiting IS NOT NULL ORDER BY at LIMIT $2
 `
 
-func (q *Queries) WaitingChanges(ctx context.Context, peer string) ([]json.RawMessage, error) {
-	rows, err := q.db.Query(ctx, waitingChanges, peer)
+type WaitingChangesParams struct {
+	Peer    string
+	MaxRows int32
+}
+
+func (q *Queries) WaitingChanges(ctx context.Context, arg WaitingChangesParams) ([]json.RawMessage, error) {
+	rows, err := q.db.Query(ctx, waitingChanges, arg.Peer, arg.MaxRows)
 	if err != nil {
 		return nil, err
 	}

@@ -735,6 +735,8 @@ type RegionStream struct {
 	Applied   int64
 	SeenAt    time.Time
 	CurrentAt *time.Time
+	LagMs     int64
+	Reports   int64
 }
 
 type RegionSync struct {

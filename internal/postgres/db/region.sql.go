@@ -271,3 +271,12 @@ func (q *Queries) StopEvents(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, stopEvents)
 	return err
 }
+
+const tellCommit = `-- name: TellCommit :exec
+SELECT pg_notify('holdfast_commit', $1::text)
+`
+
+func (q *Queries) TellCommit(ctx context.Context, server string) error {
+	_, err := q.db.Exec(ctx, tellCommit, server)
+	return err
+}

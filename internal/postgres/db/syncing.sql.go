@@ -209,7 +209,7 @@ func (q *Queries) ProjectUnder(ctx context.Context, arg ProjectUnderParams) (str
 }
 
 const readHolders = `-- name: ReadHolders :many
-SELECT o.kind, o.name, o.project, o.spec, o.owner::text AS owner, o.owner_epoch
+SELECT o.kind, o.name, o.project, o.spec, coalesce(o.owner, '')::text AS owner, o.owner_epoch
 FROM (SELECT unnest($1::text[]) AS kind, unnest($2::text[]) AS name) k
 JOIN LATERAL (SELECT x.kind, x.name, x.project, x.spec, x.owner, x.owner_epoch FROM holders x WHERE x.kind = k.kind AND x.name = k.name OFFSET 0) o ON true
 `
@@ -292,6 +292,67 @@ func (q *Queries) RefreshSyncing(ctx context.Context, arg RefreshSyncingParams) 
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const syncingAfter = `-- name: SyncingAfter :many
+SELECT uid, kind, scope, name, project, service, syncing, owner_number,
+    (CASE WHEN kind IN ('organization', 'project', 'service') THEN spec ELSE '{}' END)::jsonb AS spec
+FROM objects WHERE (kind, scope, name) > ($1::text, $2::text, $3::text) ORDER BY kind, scope, name LIMIT $4
+`
+
+type SyncingAfterParams struct {
+	Kind    string
+	Scope   string
+	Name    string
+	MaxRows int32
+}
+
+type SyncingAfterRow struct {
+	Uid         string
+	Kind        string
+	Scope       string
+	Name        string
+	Project     string
+	Service     string
+	Syncing     json.RawMessage
+	OwnerNumber int64
+	Spec        json.RawMessage
+}
+
+// What computes the syncing of the next objects of this region.
+func (q *Queries) SyncingAfter(ctx context.Context, arg SyncingAfterParams) ([]SyncingAfterRow, error) {
+	rows, err := q.db.Query(ctx, syncingAfter,
+		arg.Kind,
+		arg.Scope,
+		arg.Name,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SyncingAfterRow
+	for rows.Next() {
+		var i SyncingAfterRow
+		if err := rows.Scan(
+			&i.Uid,
+			&i.Kind,
+			&i.Scope,
+			&i.Name,
+			&i.Project,
+			&i.Service,
+			&i.Syncing,
+			&i.OwnerNumber,
+			&i.Spec,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const usesOfOrganization = `-- name: UsesOfOrganization :one

@@ -70,7 +70,10 @@ CREATE TABLE region_streams (
     began      text        NOT NULL DEFAULT '', -- where the first snapshot began that did not end
     applied    bigint      NOT NULL DEFAULT 0, -- changes since the first
     seen_at    timestamptz NOT NULL DEFAULT now(), -- the claim's holder lived
-    current_at timestamptz                         -- all that the peer had was applied
+    current_at timestamptz,                        -- all that the peer had was applied
+    -- How far the copies are behind, on the clock of the run that follows the peer, and how often it said so.
+    lag_ms     bigint      NOT NULL DEFAULT 0,
+    reports    bigint      NOT NULL DEFAULT 0
 );
 
 -- What a peer sent that could not be taken. It holds up nothing else.

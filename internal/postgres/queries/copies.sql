@@ -9,16 +9,23 @@ FROM region_streams s WHERE s.peer = @peer AND s.claim = @claim FOR UPDATE OF s;
 
 -- name: MoveStream :exec
 UPDATE region_streams
-SET position = @position, began = @began, applied = applied + @applied, seen_at = now(), current_at = CASE WHEN @is_current::boolean THEN now() ELSE current_at END
+SET position = @position, began = @began, applied = applied + @applied, seen_at = now(), current_at = CASE WHEN @is_current::boolean THEN now() ELSE current_at END,
+    lag_ms = CASE WHEN @is_current::boolean THEN @lag_ms ELSE lag_ms END, reports = reports + CASE WHEN @is_current::boolean THEN 1 ELSE 0 END
 WHERE peer = @peer;
 
+-- name: StreamLags :many
+SELECT s.peer, s.lag_ms, s.reports, extract(epoch FROM now() - s.seen_at)::float8 AS seen_seconds
+FROM region_streams s WHERE s.current_at IS NOT NULL ORDER BY s.peer;
+
 -- name: SeeStream :one
-UPDATE region_streams SET seen_at = now() WHERE peer = @peer AND claim = @claim RETURNING position, began;
+UPDATE region_streams s SET seen_at = now(), reports = s.reports + 1, lag_ms = CASE WHEN @lag_ms::bigint < 0 THEN s.lag_ms ELSE @lag_ms END
+WHERE s.peer = @peer AND s.claim = @claim
+RETURNING s.position, s.began, EXISTS (SELECT FROM quarantine q WHERE q.peer = s.peer AND q.waiting IS NOT NULL) AS waits;
 
 -- name: Streams :many
 SELECT s.*, (SELECT count(*) FROM copies c WHERE c.owner = s.peer) AS copies, (SELECT count(*) FROM quarantine q WHERE q.peer = s.peer) AS quarantined,
        (SELECT count(*) FROM copies_waiting w WHERE w.owner = s.peer) AS waiting,
-       extract(epoch FROM now() - s.seen_at)::float8 AS seen_seconds, coalesce(extract(epoch FROM now() - s.current_at), -1)::float8 AS current_seconds
+       extract(epoch FROM now() - s.seen_at)::float8 AS seen_seconds
 FROM region_streams s ORDER BY s.peer;
 
 -- name: CopiesNow :many
@@ -91,7 +98,9 @@ WHERE (SELECT count(*) FROM quarantine c WHERE c.peer = @peer) < @most::bigint
    OR EXISTS (SELECT FROM quarantine c WHERE c.peer = @peer AND c.kind = k.kind AND c.scope = k.scope AND c.name = k.name AND c.region = k.region)
 ORDER BY k.kind, k.scope, k.name, k.region, k.owner_epoch DESC, k.number DESC
 ON CONFLICT (peer, kind, scope, name, region) DO UPDATE SET
-    reason = excluded.reason, owner_epoch = excluded.owner_epoch, number = excluded.number, waiting = excluded.waiting, at = now();
+    reason = excluded.reason, owner_epoch = excluded.owner_epoch, number = excluded.number, waiting = excluded.waiting, at = now()
+    WHERE quarantine.waiting IS NULL OR excluded.waiting IS NULL
+       OR (excluded.owner_epoch, excluded.number) >= (quarantine.owner_epoch, quarantine.number); -- an older state may arrive after a newer one
 
 -- name: Quarantined :many
 SELECT * FROM quarantine WHERE peer = @peer AND (kind, scope, name, region) > (@kind::text, @scope::text, @name::text, @region::text)

@@ -1,10 +1,11 @@
--- Holders of these names, in whatever region they were created ('' for this one).
+-- Holders of these names, in whatever region they were created ('' for this one), and whether a region has them.
 -- name: HoldersNamed :many
-SELECT o.kind, o.name, o.project, o.spec, ''::text AS region, (o.syncing ->> 'owningRegion')::text AS owner, o.owner_epoch
+SELECT o.kind, o.name, o.project, o.spec, ''::text AS region, coalesce(o.syncing ->> 'owningRegion', '')::text AS owner, o.owner_epoch,
+    (o.syncing -> 'regions' ? @has_region::text)::boolean AS has
 FROM (SELECT unnest(@kinds::text[]) AS kind, unnest(@names::text[]) AS name) k
 JOIN objects o ON o.kind = k.kind AND o.scope = '' AND o.name = k.name
 UNION ALL
-SELECT c.kind, c.name, c.project, c.spec, c.region, c.owner, c.owner_epoch
+SELECT c.kind, c.name, c.project, c.spec, c.region, c.owner, c.owner_epoch, (c.syncing -> 'regions' ? @has_region::text)::boolean AS has
 FROM (SELECT unnest(@kinds::text[]) AS kind, unnest(@names::text[]) AS name) k
 JOIN copies c ON c.kind = k.kind AND c.scope = '' AND c.name = k.name;
 
@@ -57,7 +58,10 @@ INSERT INTO renounced AS r (region, kind, name, epoch) VALUES (@region, @kind, @
 ON CONFLICT (kind, name, region) DO UPDATE SET epoch = greatest(r.epoch, excluded.epoch), at = now();
 
 -- name: WaitingChanges :many
-SELECT waiting FROM quarantine WHERE peer = @peer AND waiting IS NOT NULL ORDER BY at LIMIT 500;
+SELECT waiting FROM quarantine WHERE peer = @peer AND waiting IS NOT NULL ORDER BY at LIMIT @max_rows;
+
+-- name: PeersWaiting :many
+SELECT peer FROM quarantine WHERE waiting IS NOT NULL GROUP BY peer HAVING count(*) >= @least::bigint ORDER BY peer;
 
 -- name: HandOverAsked :one
 SELECT count(*) FILTER (WHERE NOT cancel_requested) AS asked, count(*) FILTER (WHERE cancel_requested) AS cancelled

@@ -50,6 +50,9 @@ SELECT id, build_id, seen_at FROM servers;
 -- name: CommitLater :exec
 SELECT set_config('synchronous_commit', 'off', true);
 
+-- name: TellCommit :exec
+SELECT pg_notify('holdfast_commit', @server::text);
+
 -- name: Now :one
 SELECT clock_timestamp()::timestamptz AS now;
 

@@ -1,6 +1,6 @@
 -- What governs other objects, of those that there are.
 -- name: ReadHolders :many
-SELECT o.kind, o.name, o.project, o.spec, o.owner::text AS owner, o.owner_epoch
+SELECT o.kind, o.name, o.project, o.spec, coalesce(o.owner, '')::text AS owner, o.owner_epoch
 FROM (SELECT unnest(@kinds::text[]) AS kind, unnest(@names::text[]) AS name) k
 JOIN LATERAL (SELECT x.* FROM holders x WHERE x.kind = k.kind AND x.name = k.name OFFSET 0) o ON true;
 
@@ -73,6 +73,12 @@ SELECT g.uid, g.kind, g.scope, g.name, g.service, g.syncing, g.region FROM (
        AND (@within::text = '' OR c.service = @within)
      ORDER BY c.service, c.kind, c.scope, c.name FETCH FIRST (@max_rows) ROWS WITH TIES)
 ) g ORDER BY g.service, g.kind, g.scope, g.name FETCH FIRST (@max_rows) ROWS WITH TIES;
+
+-- What computes the syncing of the next objects of this region.
+-- name: SyncingAfter :many
+SELECT uid, kind, scope, name, project, service, syncing, owner_number,
+    (CASE WHEN kind IN ('organization', 'project', 'service') THEN spec ELSE '{}' END)::jsonb AS spec
+FROM objects WHERE (kind, scope, name) > (@kind::text, @scope::text, @name::text) ORDER BY kind, scope, name LIMIT @max_rows;
 
 -- What still names a service, by kind.
 -- name: UsesOfService :many
