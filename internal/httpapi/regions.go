@@ -33,7 +33,7 @@ func (s *server) mountRegions(k fleet.DeclaredKind) {
 	serve.Register(s.Server, serve.ForRegionViewers, serve.Endpoint(http.MethodGet, path+"/{name}", "get-region", "Read this region or a peer"), s.getRegion)
 	serve.Register(s.Server, serve.ForAdmins, serve.Endpoint(http.MethodDelete, path+"/{name}", "delete-region", "Always refused: a region declares itself"),
 		func(ctx context.Context, in *changeInput) (*acceptedOutput, error) {
-			return s.deleteDeclared(ctx, fleet.RegionKey(fleet.RegionName(in.Name)), in.MutationParams)
+			return s.deleteDeclared(ctx, fleet.RegionKey(fleet.RegionName(in.Name)), ObjectParams{MutationParams: in.MutationParams})
 		})
 	invite := serve.Endpoint(http.MethodPost, "/api/v1/region-invitations", "invite-region", "Make a token that lets one region join once")
 	invite.DefaultStatus = http.StatusCreated

@@ -254,3 +254,12 @@ func (s *Store) EndOverdue(ctx context.Context, limit int32) (count int, ofDeplo
 	}
 	return len(rows), ofDeployments, nil
 }
+
+// NoteWaiting says why the operations of a subject wait, for "" that they do not.
+func NoteWaiting(ctx context.Context, q *db.Queries, subject string, kind fleet.OperationKind, why string) error {
+	p := db.NoteWaitingParams{Subject: subject, Kind: string(kind), Message: why}
+	if why != "" {
+		p.Reason = "waiting"
+	}
+	return Failed("note what is waited for", q.NoteWaiting(ctx, p))
+}

@@ -70,7 +70,7 @@ func (s *Store) handOver(ctx context.Context, v fleet.PolicyVisit) (out *fleet.H
 		if out == nil {
 			return nil
 		}
-		return postgres.Failed("note what is waited for", q.NoteHandOver(ctx, db.NoteHandOverParams{Subject: fleet.PolicySubject(key), Message: out.Waits}))
+		return postgres.Failed("note what is waited for", postgres.NoteWaiting(ctx, q, fleet.PolicySubject(key), fleet.OperationHandOver, out.Waits))
 	})
 	return out, err
 }
