@@ -54,6 +54,7 @@ Temporal namespace. HOLDFAST_BOOTSTRAP_TOKEN, if set, becomes an admin token. --
 	f.StringVar(&cfg.Peers.URL, "peers-url", c.env("HOLDFAST_PEERS_URL"), "how other regions reach --peers: https://HOST:PORT (default --peers)")
 	f.StringVar(&cfg.Describe.Location, "location", c.env("HOLDFAST_LOCATION"), "where the region is, for people")
 	f.StringVar(&cfg.Describe.LocalNetworkID, "local-network", c.env("HOLDFAST_LOCAL_NETWORK"), "name of the network that the region shares with regions nearby")
+	f.StringVar(&cfg.Describe.APIURL, "api-url", c.env("HOLDFAST_API_URL"), "how users reach the API, for other regions to tell (default --public-url)")
 	f.StringVar(&cfg.Link, "link", c.orEnv("HOLDFAST_LINK", defaultLink), "address to serve the link on, for providers and nodes; \"\" to serve none")
 	c.tlsFlags(cmd, &cfg.TLS, "API and link")
 	f.StringVar(&cfg.Metrics, "metrics", c.env("HOLDFAST_METRICS"), "address to serve /metrics, /healthz and /readyz on, also without the role api")

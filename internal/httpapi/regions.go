@@ -104,6 +104,19 @@ func (s *server) regionNamed(ctx context.Context, name string) (api.Object, erro
 	return api.Object{}, err
 }
 
+// addressOf finds where users reach the API of a region, as that region says.
+func addressOf(store peerStore) func(context.Context, fleet.RegionName) (string, error) {
+	return func(ctx context.Context, name fleet.RegionName) (string, error) {
+		members, err := store.Members(ctx)
+		for _, m := range members {
+			if m.Name == name && !m.Removed {
+				return m.About.Spec.APIURL, nil
+			}
+		}
+		return "", err
+	}
+}
+
 // regions are this region, as it declared itself, and its peers, by name.
 func (s *server) regions(ctx context.Context) ([]api.Object, error) {
 	members, err := s.store.Members(ctx)

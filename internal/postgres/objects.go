@@ -29,8 +29,6 @@ type Write struct {
 	Service string
 }
 
-func (w Write) named() fleet.CopyKey { return fleet.CopyKey{Region: w.Region, ObjectKey: w.Key} }
-
 // AnyVersion is the IfMatch of an object that has to exist, whatever it is.
 const AnyVersion int64 = -1
 

@@ -31,6 +31,8 @@ func CopyOf(r db.Copy) fleet.Object {
 	return o
 }
 
+func (w Write) named() fleet.CopyKey { return fleet.CopyKey{Region: w.Region, ObjectKey: w.Key} }
+
 // FindHere finds an object of this region; without one, the only copy of a shared kind with that name. It is nil when
 // there is neither.
 func FindHere(ctx context.Context, q *db.Queries, key fleet.ObjectKey) (*fleet.Object, error) {

@@ -1,6 +1,7 @@
 package region
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -164,6 +165,7 @@ func openServer(ctx context.Context, cfg ServerConfig, log *slog.Logger) (*serve
 	if err != nil {
 		return nil, err
 	}
+	s.cfg.Describe.APIURL = cmp.Or(cfg.Describe.APIURL, cfg.PublicURL)
 	if s.cfg.PublicURL == "" {
 		s.cfg.PublicURL = "http://" + cfg.Listen
 		if s.tls != nil {
