@@ -1,7 +1,6 @@
 package region
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -165,13 +164,7 @@ func openServer(ctx context.Context, cfg ServerConfig, log *slog.Logger) (*serve
 	if err != nil {
 		return nil, err
 	}
-	s.cfg.Describe.APIURL = cmp.Or(cfg.Describe.APIURL, cfg.PublicURL)
-	if s.cfg.PublicURL == "" {
-		s.cfg.PublicURL = "http://" + cfg.Listen
-		if s.tls != nil {
-			s.cfg.PublicURL = "https://" + cfg.Listen
-		}
-	}
+	s.nameURLs()
 	if s.id, err = postgres.NewID(); err != nil {
 		return nil, err
 	}
