@@ -52,8 +52,8 @@ func (ch *changer) elsewhere(ctx context.Context, key fleet.ObjectKey, m *api.Mu
 	return to, nil
 }
 
-// contextOf finds the context of a region: one that says so, else one whose server says so. It is nil if there is none. The
-// server at an address is known to be another one.
+// contextOf finds the context of a region: one saved with --region, else one whose server names the region; nil if not found.
+// Contexts with the address of the server that refused the change are skipped.
 func (c *cli) contextOf(ctx context.Context, region, except string) (*place, error) {
 	file, err := c.loadContexts()
 	if err != nil {
@@ -70,7 +70,7 @@ func (c *cli) contextOf(ctx context.Context, region, except string) (*place, err
 		}
 		is, err := regionAt(ctx, saved)
 		if err != nil {
-			c.note("context %s does not say which region it is: %s", names[i], api.ProblemOf(err).Detail)
+			c.note("context %s: its server does not name its region: %s", names[i], api.ProblemOf(err).Detail)
 		}
 		if is == region {
 			at = i
@@ -92,10 +92,10 @@ func clientOf(saved savedContext, options ...api.ClientOption) (*api.Client, err
 	return api.NewClient(saved.Address, saved.Token, append(options, api.WithTLS(security))...)
 }
 
-// askLimit is how long a server may take to say which region it is.
+// askLimit is how long a server may take to name its region.
 const askLimit = 5 * time.Second
 
-// regionAt asks the server of a context which region it is, once.
+// regionAt asks the server of a context for its region, once.
 func regionAt(ctx context.Context, saved savedContext) (string, error) {
 	client, err := clientOf(saved, api.WithPauses())
 	if err != nil {
@@ -113,7 +113,7 @@ func regionAt(ctx context.Context, saved savedContext) (string, error) {
 	return "", err
 }
 
-// note says something on stderr that is no error. Programs that read JSON there get errors only.
+// note prints a remark on stderr, except where programs read errors as JSON.
 func (c *cli) note(format string, args ...any) {
 	if c.flags.output != formatJSON {
 		fmt.Fprintln(c.stderr, cleanLines(fmt.Sprintf(format, args...)))
