@@ -20,7 +20,7 @@ func (s *server) bootstrap(ctx context.Context) error {
 	return err
 }
 
-// nameURLs fills in the URLs of the API that are not given. Users of other regions are told only one that was.
+// nameURLs sets the URLs of the API that were not given. Other regions learn only a URL that was given.
 func (s *server) nameURLs() {
 	s.cfg.Describe.APIURL = cmp.Or(s.cfg.Describe.APIURL, s.cfg.PublicURL)
 	scheme := "http://"
