@@ -199,14 +199,14 @@ func (s *server) deleteDeclared(ctx context.Context, key fleet.ObjectKey, m Obje
 func declared(w postgres.Written, m MutationParams) *acceptedOutput {
 	out := &acceptedOutput{Status: http.StatusOK, ETag: etagOf(w.After), Body: api.Accepted{DryRun: m.DryRun}}
 	if w.After != nil {
-		view := viewOf(*w.After)
+		view := ViewOf(*w.After)
 		out.Body.Object = &view
 	}
 	return out
 }
 
-// viewOf is how an object reads, without its status.
-func viewOf(o fleet.Object) api.Object {
+// ViewOf is a whole object, without its status, as peers get it.
+func ViewOf(o fleet.Object) api.Object {
 	view := api.Object{
 		Kind: string(o.Kind), Region: string(o.Region), Name: o.Name, Project: string(o.Project),
 		Service: o.Service, Labels: o.Labels, UID: o.UID,
