@@ -24,6 +24,9 @@ type Mutation struct {
 	IdempotencyKey string
 	// DryRun answers what would happen, and changes nothing.
 	DryRun bool
+	// Region is the region that created a declared object; "" is the object of the region that is called, or the only copy
+	// that it owns.
+	Region string
 }
 
 // Page asks for a part of a list. Zero values leave the choice to the region.
@@ -76,6 +79,7 @@ func writeCall(method string, m Mutation, body any, segments ...string) clientCa
 	if m.DryRun {
 		r.query.Set("dryRun", "true")
 	}
+	queryText(r.query, "region", m.Region)
 	return r
 }
 

@@ -107,5 +107,5 @@ func ErrorOf(p Problem) error {
 	if !slices.Contains(fleet.Kinds(), kind) {
 		kind = KindOfStatus(p.Status)
 	}
-	return &Error{Kind: kind, Message: p.Detail, Field: p.Field, Hint: p.Hint, Err: &answered{problem: p}}
+	return &Error{Kind: kind, Message: p.Detail, Field: p.Field, Hint: p.Hint, Owner: p.Owner, Region: p.Region, Err: &answered{problem: p}}
 }

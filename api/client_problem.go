@@ -47,7 +47,7 @@ func ProblemOf(err error) Problem {
 	}
 	var e *Error
 	if errors.As(err, &e) {
-		p.Detail, p.Field, p.Hint, p.Owner = e.Message, e.Field, e.Hint, e.Owner
+		p.Detail, p.Field, p.Hint, p.Owner, p.Region = e.Message, e.Field, e.Hint, e.Owner, e.Region
 	}
 	return p
 }
@@ -79,7 +79,7 @@ func ReadRefusal(resp *http.Response) error {
 	p.Status = resp.StatusCode
 	seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After")) // absent or a date: the usual pause
 	return &Error{
-		Kind: kind, Message: p.Detail, Field: p.Field, Hint: p.Hint, Owner: p.Owner,
+		Kind: kind, Message: p.Detail, Field: p.Field, Hint: p.Hint, Owner: p.Owner, Region: p.Region,
 		Err: &answered{problem: p, after: time.Duration(max(seconds, 0)) * time.Second},
 	}
 }

@@ -356,13 +356,15 @@ type LogChunk struct {
 
 // Problem is application/problem+json (RFC 9457). Type ends with the kind.
 type Problem struct {
-	Type   string `json:"type"`
-	Title  string `json:"title"`
-	Status int    `json:"status"`
-	Detail string `json:"detail"`
-	Field  string `json:"field,omitempty"`
-	Hint   string `json:"hint,omitempty"`
-	Owner  string `json:"owner,omitempty" doc:"the region that owns the object, of not_owner"`
+	Type         string `json:"type"`
+	Title        string `json:"title"`
+	Status       int    `json:"status"`
+	Detail       string `json:"detail"`
+	Field        string `json:"field,omitempty"`
+	Hint         string `json:"hint,omitempty"`
+	Owner        string `json:"owner,omitempty" doc:"the region that owns the object, of not_owner"`
+	OwnerAddress string `json:"ownerAddress,omitempty" doc:"the URL of that region's API, as the region says; send it no token that is not of that region"`
+	Region       string `json:"region,omitempty" doc:"the region that created the object, of not_owner: ?region= in the owner"`
 	// Objects are those that a request of many objects was refused for, the first of them.
 	Objects []ProblemObject `json:"objects,omitempty"`
 }

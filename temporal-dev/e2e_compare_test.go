@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -103,8 +104,8 @@ func (m *mesh) compares(t *testing.T) {
 		op := m.sync(t, "us", "eu")
 		waitFor(t, "it says what it waits for", func(ctx context.Context) error {
 			now, err := m.regions["us"].api.Operation(ctx, op.ID, 0)
-			if err == nil && (now.State.Ended() || now.Reason != "comparing") {
-				err = fmt.Errorf("%w: %s %s", errNotYet, now.State, now.Reason)
+			if err == nil && (now.State.Ended() || now.Reason != "waiting" || !strings.Contains(now.Message, "unreachable since")) {
+				err = fmt.Errorf("%w: %s %s %s", errNotYet, now.State, now.Reason, now.Message)
 			}
 			return err
 		})

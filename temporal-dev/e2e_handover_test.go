@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -50,6 +52,56 @@ func (m *mesh) putHanded(ctx context.Context, at, label string) error {
 	return err
 }
 
+// says waits until a region has what another one created with a label; "" is that it has nothing.
+func (m *mesh) says(t *testing.T, birth, label string, at ...string) {
+	t.Helper()
+	for _, region := range at {
+		waitFor(t, fmt.Sprintf("%s has %s of %s with label %q", region, handedOne, birth, label), func(ctx context.Context) error {
+			o, err := m.regions[region].api.Copy(ctx, birth, handedOne)
+			if label == "" && fleet.KindOf(err) == fleet.NotFound {
+				return nil
+			}
+			if err == nil && o.Labels["v"] != label {
+				err = fmt.Errorf("%w: %v", errNotYet, o.Labels)
+			}
+			return err
+		})
+	}
+}
+
+// twoOfAName: us owns the template that eu created, and declares one of the same name; each is written by its region, also
+// from eu, which continues in the user's context for us (M39, M46).
+func (m *mesh) twoOfAName(t *testing.T, eu, us cli) {
+	t.Helper()
+	manifest := func(label, region string) string {
+		path := filepath.Join(t.TempDir(), "press.yaml")
+		text := fmt.Sprintf("kind: Template\nname: %s\nproject: %s\nlabels: {v: %q}\nspec: {base: {v: %s}}\n%s", handedOne.Name, handedLine, label, label, region)
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		return path
+	}
+	us.call(t, cliOK, "apply", "--region", "us", "-f", manifest("10", ""))
+	us.call(t, cliOK, "apply", "-f", manifest("11", "region: eu\n"))
+	m.says(t, "us", "10", "eu", "us", "ap")
+	m.says(t, "eu", "11", "eu", "us", "ap")
+
+	refused := api.ProblemOf(m.putHanded(t.Context(), "eu", "12"))
+	require.Equal(t, []string{"us", "eu", m.regions["us"].doc.API}, []string{refused.Owner, refused.Region, refused.OwnerAddress})
+	_, problem := eu.call(t, cliConflict, "apply", "-f", manifest("12", ""))
+	require.Contains(t, problem, m.regions["us"].doc.API)
+	require.Contains(t, problem, "holdfast context set us --address URL")
+	eu.call(t, cliOK, "context", "set", "friends", "--address", m.regions["us"].doc.API, "--token", m.regions["us"].doc.Token)
+	_, said := eu.call(t, cliOK, "apply", "-f", manifest("12", ""))
+	require.Equal(t, handedOne.String()+" is owned by us; continuing with context friends\n", said)
+	m.says(t, "eu", "12", "eu", "us", "ap")
+	m.says(t, "us", "10", "eu", "us", "ap")
+
+	_, problem = us.call(t, cliMissing, "delete", "template", handedOne.Name, "--region", "nowhere")
+	require.Contains(t, problem, "use us, ap or eu")
+	eu.call(t, cliOK, "delete", "template", handedOne.Name, "--region", "us")
+	m.says(t, "us", "", "eu", "us", "ap")
+	m.says(t, "eu", "12", "eu", "us", "ap")
+}
+
 // handsOver: a project and its template change their owner, whatever is killed meanwhile, and change back (M34).
 func (m *mesh) handsOver(t *testing.T) {
 	_, err := m.regions["eu"].api.PutProject(t.Context(), handedLine, api.ProjectPut{MultiRegionPolicy: &api.MultiRegionPolicy{
@@ -82,6 +134,7 @@ func (m *mesh) handsOver(t *testing.T) {
 		return errNotYet
 	})
 	require.Equal(t, fleet.NotOwner, fleet.KindOf(m.putHanded(t.Context(), "eu", "4")))
+	m.twoOfAName(t, eu, us)
 
 	us.call(t, cliOK, "region", "handover", "project/"+handedLine, "--to", "eu")
 	waitFor(t, "eu writes what it owns", func(ctx context.Context) error { return m.putHanded(ctx, "eu", "5") })

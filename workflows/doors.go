@@ -197,10 +197,11 @@ type SyncRegionInput struct {
 // Validate refuses a name that no region has.
 func (in SyncRegionInput) Validate() error { return fleet.ValidateName("/peer", string(in.Peer)) }
 
-// HandOverRegionInput names a policy holder and the region that is to control it:
-// {"holder":"project/p1","to":"us"}. With Force, this region claims it without its owner.
+// HandOverRegionInput names a policy holder and the region that is to control it: {"holder":"project/p1","to":"us"}. Region
+// created the holder, "" as in a write. With Force, this region claims it without its owner.
 type HandOverRegionInput struct {
 	Holder string `json:"holder"`
+	Region string `json:"region,omitempty"`
 	To     string `json:"to"`
 	Force  bool   `json:"force,omitempty"`
 }
@@ -209,6 +210,11 @@ type HandOverRegionInput struct {
 func (in HandOverRegionInput) Validate() error {
 	if _, err := fleet.ParseHolder("/holder", in.Holder); err != nil {
 		return err
+	}
+	if in.Region != "" {
+		if err := fleet.ValidateName("/region", in.Region); err != nil {
+			return err
+		}
 	}
 	return fleet.ValidateName("/to", in.To)
 }

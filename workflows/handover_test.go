@@ -126,9 +126,10 @@ func TestHandOverRegionInput(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, workflows.HandOverRegionInput{Holder: "project/p1", To: "us"}.Validate())
 	for in, field := range map[workflows.HandOverRegionInput]string{
-		{Holder: "site/a", To: "us"}:    "/holder",
-		{Holder: "project/p1"}:          "/to",
-		{Holder: "project/p1", To: "-"}: "/to",
+		{Holder: "site/a", To: "us"}:                  "/holder",
+		{Holder: "project/p1"}:                        "/to",
+		{Holder: "project/p1", To: "-"}:               "/to",
+		{Holder: "project/p1", To: "us", Region: "-"}: "/region",
 	} {
 		err := in.Validate()
 		require.Equal(t, fleet.Invalid, fleet.KindOf(err))

@@ -14,6 +14,7 @@ import (
 // mutationFlags are flags of every command that changes something.
 type mutationFlags struct {
 	ifMatch, key, reason string
+	region               string // that created the objects
 	dryRun, wait         bool
 	// wanted is another end besides success that does not count as a failure.
 	wanted fleet.OperationState
@@ -33,15 +34,21 @@ func (f *mutationFlags) addReason(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.reason, "reason", "", "reason, stored in the delivery history")
 }
 
+func (c *cli) addRegion(cmd *cobra.Command, f *mutationFlags) {
+	cmd.Flags().StringVar(&f.region, "region", "", "region that created the object (default this region, or that of the only copy)")
+	complete(cmd, "region", c.completeObjects("region"))
+}
+
 func (f *mutationFlags) mutation() api.Mutation {
-	return api.Mutation{IfMatch: api.Quoted(f.ifMatch), IdempotencyKey: f.key, DryRun: f.dryRun}
+	return api.Mutation{IfMatch: api.Quoted(f.ifMatch), IdempotencyKey: f.key, DryRun: f.dryRun, Region: f.region}
 }
 
 // target is an object to change, and the change.
 type target struct {
-	key fleet.ObjectKey
-	at  string // where it was declared, "" if on the command line
-	do  func(context.Context, *api.Client) (api.Accepted, error)
+	key    fleet.ObjectKey
+	region string // that created it, "" for that of the flags
+	at     string // where it was declared, "" if on the command line
+	do     func(context.Context, *api.Client, api.Mutation) (api.Accepted, error)
 }
 
 // outcome is the result for one target, in the shape of json and yaml output.
@@ -52,8 +59,12 @@ type outcome struct {
 	// For an apply of many objects as one request.
 	Action     string `json:"action,omitempty"`
 	Generation int64  `json:"generation,omitempty"`
+	// Context is where the change was made, if another region owns the object.
+	Context string `json:"context,omitempty"`
 	api.Accepted
 	Problem *api.Problem `json:"problem,omitempty"`
+
+	client *api.Client
 }
 
 // changer makes changes one after the other, then waits for the operations they started.
@@ -62,6 +73,7 @@ type changer struct {
 	client   *api.Client
 	verb     string // for output: applied, deploy accepted
 	flags    *mutationFlags
+	places   map[string]*place // the user's contexts of other regions, by region
 	outcomes []outcome
 	errs     []error
 }
@@ -90,8 +102,15 @@ func (c *cli) change(ctx context.Context, verb string, f *mutationFlags, targets
 
 // start makes one change. In table format it prints the result at once, not after the last change.
 func (ch *changer) start(ctx context.Context, t target) error {
-	accepted, err := t.do(ctx, ch.client)
-	o := outcome{Kind: string(t.key.Kind), Name: t.key.Name, Site: t.key.Scope, Accepted: accepted}
+	at, m := place{client: ch.client}, ch.flags.mutation()
+	m.Region = first(t.region, m.Region)
+	accepted, err := t.do(ctx, at.client, m)
+	to, err := ch.elsewhere(ctx, t.key, &m, err)
+	if to != nil {
+		at = *to
+		accepted, err = t.do(ctx, at.client, m)
+	}
+	o := outcome{Kind: string(t.key.Kind), Name: t.key.Name, Site: t.key.Scope, Context: at.context, Accepted: accepted, client: at.client}
 	if err != nil {
 		err = locate(err, t)
 		p := problemOf(err).Problem
@@ -145,7 +164,7 @@ func (ch *changer) finish(ctx context.Context) {
 		if o.Operation == nil || o.DryRun {
 			continue
 		}
-		end, err := ch.await(ctx, ch.client, *o.Operation)
+		end, err := ch.await(ctx, o.client, *o.Operation)
 		o.Operation = &end
 		if err != nil && end.State != ch.flags.wanted {
 			ch.errs = append(ch.errs, err)

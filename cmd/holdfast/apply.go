@@ -23,6 +23,7 @@ A file is YAML or JSON and holds any number of documents:
   name: press-7
   site: plant-1             # for an Instance
   project: line-a           # "default" if omitted
+  region: eu                # that created it, if another region did and this one owns it
   labels: {line: a}
   spec:                     # the body of the PUT, for example
     config: {speed: 40}     # or configFile: press.json, artifact: SHA-256, artifactFile: press.bin,
@@ -51,6 +52,7 @@ func (c *cli) newApplyCommand() *cobra.Command {
 	f.add(cmd)
 	f.addWait(cmd)
 	f.addReason(cmd)
+	c.addRegion(cmd, &f)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if s.many() {
 			return c.applyMany(cmd.Context(), &s, &f)
@@ -62,7 +64,7 @@ func (c *cli) newApplyCommand() *cobra.Command {
 		a := &applier{cli: c, flags: &f, deploy: s.deploy}
 		var targets []target
 		for _, m := range manifests {
-			targets = append(targets, target{key: m.key(), at: m.at, do: a.apply(m)})
+			targets = append(targets, target{key: m.key(), region: m.Region, at: m.at, do: a.apply(m)})
 		}
 		return c.change(cmd.Context(), "applied", &f, targets)
 	}
@@ -82,7 +84,7 @@ func (c *cli) readManifests(files []string, use string) ([]*manifest, error) {
 	}
 	var manifests []*manifest
 	var errs []error
-	seen := map[fleet.ObjectKey]string{}
+	seen := map[fleet.CopyKey]string{}
 	for _, file := range files {
 		some, err := readDocuments(file, c.stdin)
 		if err != nil {
@@ -92,14 +94,14 @@ func (c *cli) readManifests(files []string, use string) ([]*manifest, error) {
 		onAllCores(len(some), func(i int) { read[i], bad[i] = c.readManifest(some[i]) })
 		for i, m := range read {
 			err := bad[i]
-			if err == nil && seen[m.key()] != "" {
-				err = fmt.Errorf("%s: %s is already declared in %s", m.at, m.key(), seen[m.key()])
+			if err == nil && seen[m.named()] != "" {
+				err = fmt.Errorf("%s: %s is already declared in %s", m.at, m.key(), seen[m.named()])
 			}
 			if err != nil {
 				errs = append(errs, err)
 				continue
 			}
-			seen[m.key()] = m.at
+			seen[m.named()] = m.at
 			manifests = append(manifests, m)
 		}
 	}
@@ -144,7 +146,10 @@ func (c *cli) inOrder(manifests []*manifest) ([]*manifest, error) {
 func byComposition(templates []*manifest) ([]*manifest, error) {
 	place, parts := map[string]int{}, make([][]string, len(templates))
 	for i, m := range templates {
-		place[m.Name], parts[i] = i, m.template.Compositions
+		place[m.templateName(m.Name)] = i
+		for _, part := range m.template.Compositions {
+			parts[i] = append(parts[i], m.templateName(part))
+		}
 	}
 	order, circles := decide.ByComposition(parts, func(name string) (int, bool) { i, found := place[name]; return i, found })
 	if len(circles) > 0 {
@@ -165,8 +170,8 @@ type applier struct {
 	deploy bool
 }
 
-func (a *applier) apply(m *manifest) func(context.Context, *api.Client) (api.Accepted, error) {
-	return func(ctx context.Context, client *api.Client) (api.Accepted, error) {
+func (a *applier) apply(m *manifest) func(context.Context, *api.Client, api.Mutation) (api.Accepted, error) {
+	return func(ctx context.Context, client *api.Client, by api.Mutation) (api.Accepted, error) {
 		if err := a.upload(ctx, client, m); err != nil {
 			return api.Accepted{}, err
 		}
@@ -175,9 +180,9 @@ func (a *applier) apply(m *manifest) func(context.Context, *api.Client) (api.Acc
 			return api.Accepted{}, err
 		}
 		if m.kind.works && !a.deploy {
-			return client.Stage(ctx, m.key(), body, a.flags.mutation())
+			return client.Stage(ctx, m.key(), body, by)
 		}
-		return client.Put(ctx, m.key(), body, a.flags.mutation())
+		return client.Put(ctx, m.key(), body, by)
 	}
 }
 

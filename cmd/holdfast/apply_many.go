@@ -25,6 +25,9 @@ func (s *applySettings) check(f *mutationFlags) error {
 	case f.ifMatch != "":
 		return &usageError{errors.New("--if-match needs exactly one object; for many use holdfast plan --out and apply --plan")}
 	}
+	if f.region != "" {
+		return &usageError{errors.New("--region: a plan, and --apply-set, take objects of this region only; apply the others without --apply-set")}
+	}
 	return s.manySettings.check()
 }
 
@@ -77,7 +80,7 @@ var pastOf = map[string]string{
 func (ch *changer) applied(s *savedPlan, o api.AppliedObject) {
 	ch.outcomes = append(ch.outcomes, outcome{
 		Kind: o.Kind, Name: o.Name, Site: o.Site, Action: o.Action, Generation: o.Generation,
-		Accepted: api.Accepted{Operation: o.Operation}, Problem: o.Problem,
+		Accepted: api.Accepted{Operation: o.Operation}, Problem: o.Problem, client: ch.client,
 	})
 	if o.Problem != nil {
 		ch.errs = append(ch.errs, s.refusal(o.PlanKey, *o.Problem))

@@ -10,8 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/holdfast-io/holdfast/api"
-	"github.com/holdfast-io/holdfast/internal/certs"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
@@ -21,14 +19,18 @@ func (c *cli) newContextCommand() *cobra.Command {
 }
 
 func (c *cli) newContextSetCommand() *cobra.Command {
-	var token string
+	var token, region string
 	cmd := &cobra.Command{
-		Use: "set NAME --address URL [--token -] [--ca FILE]", Short: "Save a region by name, and use it", Args: cobra.ExactArgs(1),
+		Use: "set NAME --address URL [--token -] [--region NAME] [--ca FILE]", Short: "Save a region by name, and use it", Args: cobra.ExactArgs(1),
 		Example:           "  holdfast context set lab --address http://127.0.0.1:8080 --token - < token",
 		ValidArgsFunction: c.completeContexts,
 	}
 	cmd.Flags().StringVar(&token, "token", "", "token; - reads it from stdin, so that no process list shows it")
+	cmd.Flags().StringVar(&region, "region", "", "name of the region: commands continue here with what it owns (default: its server is asked)")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		if err := optionalName("region", region); err != nil {
+			return &usageError{err}
+		}
 		file, err := c.loadContexts()
 		if err != nil {
 			return err
@@ -43,16 +45,14 @@ func (c *cli) newContextSetCommand() *cobra.Command {
 			}
 		}
 		entry.Token, entry.Project = first(token, entry.Token), first(c.flags.project, entry.Project)
+		entry.Region = first(region, entry.Region)
 		if entry.Address == "" {
 			return &usageError{fmt.Errorf("--address is required for a new context")}
 		}
 		if err := entry.keep(c.flags.certs); err != nil {
 			return err
 		}
-		if _, err := certs.For(entry.Address, entry.certs()); err != nil {
-			return err
-		}
-		if _, err := api.NewClient(entry.Address, entry.Token); err != nil {
+		if _, err := clientOf(entry); err != nil {
 			return err
 		}
 		file.Contexts[args[0]], file.Current = entry, args[0]
@@ -132,7 +132,7 @@ func (c *cli) knownContext(name string) (contexts, error) {
 	return file, nil
 }
 
-var contextHeader = []string{"NAME", "CURRENT", "ADDRESS", "PROJECT", "TOKEN"}
+var contextHeader = []string{"NAME", "CURRENT", "REGION", "ADDRESS", "PROJECT", "TOKEN"}
 
 // contextItem shows a context without its secrets.
 func contextItem(file contexts, name string) item {
@@ -140,15 +140,16 @@ func contextItem(file contexts, name string) item {
 	shown := struct {
 		Name    string `json:"name"`
 		Current bool   `json:"current"`
+		Region  string `json:"region,omitempty"`
 		Address string `json:"address"`
 		Project string `json:"project,omitempty"`
 		Token   bool   `json:"tokenSaved"`
 		CA      string `json:"ca,omitempty"`
 		Cert    string `json:"clientCert,omitempty"`
-	}{name, name == file.Current, entry.Address, entry.Project, entry.Token != "", entry.CA, entry.ClientCert}
+	}{name, name == file.Current, entry.Region, entry.Address, entry.Project, entry.Token != "", entry.CA, entry.ClientCert}
 	return item{
 		name: "context/" + name, value: shown,
-		cells: []string{name, yesNo(shown.Current), shown.Address, shown.Project, yesNo(shown.Token)},
+		cells: []string{name, yesNo(shown.Current), shown.Region, shown.Address, shown.Project, yesNo(shown.Token)},
 	}
 }
 

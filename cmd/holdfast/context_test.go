@@ -63,7 +63,7 @@ func TestContext(t *testing.T) {
 		s.ok("context", "set", "a", "--address", "http://a.example", "--project", "line-a")
 		s.ok("context", "set", "b", "--address", "http://b.example")
 		s.ok("context", "use", "a")
-		require.Regexp(t, `a +yes +http://a.example +line-a +no\nb +no `, s.ok("context", "list").stdout)
+		require.Regexp(t, `a +yes +- +http://a.example +line-a +no\nb +no `, s.ok("context", "list").stdout)
 		s.ok("context", "delete", "a")
 		require.Equal(t, "context/b\n", s.ok("context", "list", "-o", "name").stdout)
 		require.Equal(t, exitNotFound, s.run("context", "use", "a").code)

@@ -25,6 +25,8 @@ type savedContext struct {
 	Address string `json:"address"`
 	Token   string `json:"token,omitempty"`
 	Project string `json:"project,omitempty"`
+	// Region is the name of the region; "" if it is to be asked.
+	Region string `json:"region,omitempty"`
 	// TLS files, with absolute paths.
 	CA         string `json:"ca,omitempty"`
 	ClientCert string `json:"clientCert,omitempty"`

@@ -21,10 +21,14 @@ func (c *cli) newDeleteCommand() *cobra.Command {
 	f.add(cmd)
 	f.addWait(cmd)
 	c.addSiteFlag(cmd, &site)
+	c.addRegion(cmd, &f)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		kind, err := c.kindOf(args[0])
 		if err != nil {
 			return err
+		}
+		if f.region != "" && kind.object == "" {
+			return &usageError{fmt.Errorf("--region: %s stay in their region", kind.plural)}
 		}
 		if kind.name == kindReplica {
 			return c.deleteReplicas(cmd.Context(), args[1:], &f)
@@ -38,8 +42,8 @@ func (c *cli) newDeleteCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			targets = append(targets, target{key: key, do: func(ctx context.Context, client *api.Client) (api.Accepted, error) {
-				return client.Delete(ctx, key, f.mutation())
+			targets = append(targets, target{key: key, do: func(ctx context.Context, client *api.Client, m api.Mutation) (api.Accepted, error) {
+				return client.Delete(ctx, key, m)
 			}})
 		}
 		return c.change(cmd.Context(), "delete accepted", &f, targets)

@@ -123,6 +123,7 @@ func newExitCodesTopic() *cobra.Command {
 	for _, e := range exitMeanings {
 		fmt.Fprintf(&text, "  %2d  %s\n", e.code, e.meaning)
 	}
+	text.WriteString("\nA change of what another region owns continues with the saved context of that region, and ends as it does there;\nwithout one it ends as not_owner.\n")
 	text.WriteString("\nThe kinds of error for each code (the word after \"error:\"):\n\n")
 	for _, e := range exitMeanings {
 		var kinds []string

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 
@@ -23,6 +24,7 @@ type manifest struct {
 	Name    string            `json:"name"`
 	Site    string            `json:"site"`
 	Project string            `json:"project"`
+	Region  string            `json:"region"`
 	Service string            `json:"service"`
 	Labels  map[string]string `json:"labels"`
 	Spec    json.RawMessage   `json:"spec"`
@@ -60,6 +62,19 @@ type deploymentFile struct {
 
 func (m *manifest) key() fleet.ObjectKey {
 	return m.kind.NewKey(m.Site, m.Name)
+}
+
+// named is the name of the object among those of all regions.
+func (m *manifest) named() fleet.CopyKey {
+	return fleet.CopyKey{Region: fleet.RegionName(m.Region), ObjectKey: m.key()}
+}
+
+// templateName is a template that the manifest names: a plain name is one of its region.
+func (m *manifest) templateName(name string) string {
+	if m.Region == "" || strings.Contains(name, "/") {
+		return name
+	}
+	return m.Region + "/" + name
 }
 
 // readDocuments reads a file, all manifest files of a directory ordered by name, or stdin if it is "-".

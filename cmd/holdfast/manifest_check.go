@@ -45,19 +45,14 @@ func (m *manifest) check(c *cli) error {
 	if err := fleet.ValidateName("name", m.Name); err != nil {
 		return err
 	}
-	if m.Project != "" {
-		if m.kind.NoProject {
-			return fmt.Errorf("project: objects of kind %s belong to no project", m.kind.Title)
-		}
-		if err := fleet.ValidateName("project", m.Project); err != nil {
-			return err
-		}
+	switch {
+	case m.Project != "" && m.kind.NoProject:
+		return fmt.Errorf("project: objects of kind %s belong to no project", m.kind.Title)
+	case m.Service != "" && m.kind.Holder:
+		return fmt.Errorf("service: objects of kind %s belong to no service", m.kind.Title)
 	}
-	if m.Service != "" {
-		if m.kind.Holder {
-			return fmt.Errorf("service: objects of kind %s belong to no service", m.kind.Title)
-		}
-		if err := fleet.ValidateName("service", m.Service); err != nil {
+	for _, of := range []struct{ field, name string }{{"project", m.Project}, {"region", m.Region}, {"service", m.Service}} {
+		if err := optionalName(of.field, of.name); err != nil {
 			return err
 		}
 	}
@@ -77,6 +72,13 @@ func (m *manifest) check(c *cli) error {
 		return m.checkObject()
 	}
 	return m.kind.check(m)
+}
+
+func optionalName(field, name string) error {
+	if name == "" {
+		return nil
+	}
+	return fleet.ValidateName(field, name)
 }
 
 // checkObject leaves the spec to the region.

@@ -100,8 +100,8 @@ func (c *cli) newOrphansApproveCommand() *cobra.Command {
 			}
 		}
 		return c.change(cmd.Context(), "orphans approved", &f, []target{{
-			key: key, do: func(ctx context.Context, client *api.Client) (api.Accepted, error) {
-				return client.ApproveOrphans(ctx, args[0], in, f.mutation())
+			key: key, do: func(ctx context.Context, client *api.Client, m api.Mutation) (api.Accepted, error) {
+				return client.ApproveOrphans(ctx, args[0], in, m)
 			},
 		}})
 	}

@@ -39,6 +39,10 @@ func (c *cli) request(m *manySettings, use, reason string) (*savedPlan, error) {
 	s.Request = api.PlanRequest{ApplySet: m.set, Prune: m.prune, Reason: reason, Objects: make([]api.Manifest, len(manifests))}
 	for i, one := range manifests {
 		key := one.key()
+		if one.Region != "" {
+			return nil, fleet.Errorf(fleet.Invalid, "%s: region: a plan, and --apply-set, take objects of this region only", one.at).
+				WithHint("apply it without --apply-set")
+		}
 		s.at[api.PlanKey{Kind: string(key.Kind), Site: key.Scope, Name: key.Name}] = one.at
 		o := api.Manifest{Kind: string(key.Kind), Name: key.Name, Site: key.Scope, Project: c.projectOf(one), Service: one.Service, Labels: one.Labels, Spec: one.Spec}
 		if one.instance.ArtifactFile != "" {

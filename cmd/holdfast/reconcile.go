@@ -54,7 +54,7 @@ func (c *cli) newReconcileSiteCommand() *cobra.Command {
 		targets := make([]target, len(all.Operations))
 		for i, op := range all.Operations {
 			key := fleet.ObjectKey{Kind: kindNode, Name: op.Node}
-			targets[i] = target{key: key, do: func(context.Context, *api.Client) (api.Accepted, error) {
+			targets[i] = target{key: key, do: func(context.Context, *api.Client, api.Mutation) (api.Accepted, error) {
 				return api.Accepted{Operation: &op, DryRun: all.DryRun}, nil
 			}}
 		}

@@ -131,14 +131,15 @@ func (c *cli) newApplyPolicyCommand() *cobra.Command {
 	}
 	f.addAsk(cmd)
 	f.addWait(cmd)
+	c.addRegion(cmd, &f)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		holder, err := fleet.ParseHolder("holder", args[0])
 		if err != nil {
 			return &usageError{err}
 		}
 		return c.change(cmd.Context(), "apply-policy accepted", &f, []target{{
-			key: holder, do: func(ctx context.Context, client *api.Client) (api.Accepted, error) {
-				return client.ApplyPolicy(ctx, holder, f.mutation())
+			key: holder, do: func(ctx context.Context, client *api.Client, m api.Mutation) (api.Accepted, error) {
+				return client.ApplyPolicy(ctx, holder, m)
 			},
 		}})
 	}

@@ -26,6 +26,7 @@ func (c *cli) newHandOverCommand() *cobra.Command {
 	}
 	f.addAsk(cmd)
 	f.addWait(cmd)
+	c.addRegion(cmd, &f)
 	cmd.Flags().StringVar(&in.To, "to", "", "the region that is to control it")
 	cmd.Flags().BoolVar(&in.Force, "force", false, "claim it without its owner; send it to the new region")
 	_ = cmd.RegisterFlagCompletionFunc("to", c.completeObjects("region")) // fails for a flag that is not there
@@ -38,8 +39,8 @@ func (c *cli) newHandOverCommand() *cobra.Command {
 			return &usageError{err}
 		}
 		return c.change(cmd.Context(), "hand-over accepted", &f, []target{{
-			key: holder, do: func(ctx context.Context, client *api.Client) (api.Accepted, error) {
-				return client.HandOver(ctx, holder, in, f.mutation())
+			key: holder, do: func(ctx context.Context, client *api.Client, m api.Mutation) (api.Accepted, error) {
+				return client.HandOver(ctx, holder, in, m)
 			},
 		}})
 	}

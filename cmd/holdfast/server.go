@@ -50,10 +50,7 @@ Temporal namespace. HOLDFAST_BOOTSTRAP_TOKEN, if set, becomes an admin token. --
 	f.StringVar(&cfg.DatabaseURL, "database-url", c.env("HOLDFAST_DATABASE_URL"), "Postgres of the region")
 	f.StringVar(&migrate, "migrate", c.orEnv("HOLDFAST_MIGRATE", string(region.MigrateAuto)), "who migrates the database to this version's schema: with auto this server, at its start; with never an operator (holdfast admin migrate), and the server only checks")
 	f.StringVar(&cfg.Listen, "listen", c.orEnv("HOLDFAST_LISTEN", "127.0.0.1:7460"), "address to serve on")
-	f.StringVar(&cfg.Peers.Listen, "peers", c.env("HOLDFAST_PEERS"), "address to serve other regions on; \"\" to serve none")
-	f.StringVar(&cfg.Peers.URL, "peers-url", c.env("HOLDFAST_PEERS_URL"), "how other regions reach --peers: https://HOST:PORT (default --peers)")
-	f.StringVar(&cfg.Describe.Location, "location", c.env("HOLDFAST_LOCATION"), "where the region is, for people")
-	f.StringVar(&cfg.Describe.LocalNetworkID, "local-network", c.env("HOLDFAST_LOCAL_NETWORK"), "name of the network that the region shares with regions nearby")
+	c.peerFlags(cmd, &cfg)
 	f.StringVar(&cfg.Link, "link", c.orEnv("HOLDFAST_LINK", defaultLink), "address to serve the link on, for providers and nodes; \"\" to serve none")
 	c.tlsFlags(cmd, &cfg.TLS, "API and link")
 	f.StringVar(&cfg.Metrics, "metrics", c.env("HOLDFAST_METRICS"), "address to serve /metrics, /healthz and /readyz on, also without the role api")
@@ -75,6 +72,16 @@ Temporal namespace. HOLDFAST_BOOTSTRAP_TOKEN, if set, becomes an admin token. --
 	keepFlags(cmd, &cfg.Timing.Keep)
 	c.temporalFlags(cmd, &cfg)
 	return cmd
+}
+
+// peerFlags are how a region meets others, and what it says of itself.
+func (c *cli) peerFlags(cmd *cobra.Command, cfg *region.ServerConfig) {
+	f := cmd.Flags()
+	f.StringVar(&cfg.Peers.Listen, "peers", c.env("HOLDFAST_PEERS"), "address to serve other regions on; \"\" to serve none")
+	f.StringVar(&cfg.Peers.URL, "peers-url", c.env("HOLDFAST_PEERS_URL"), "how other regions reach --peers: https://HOST:PORT (default --peers)")
+	f.StringVar(&cfg.Describe.Location, "location", c.env("HOLDFAST_LOCATION"), "where the region is, for people")
+	f.StringVar(&cfg.Describe.LocalNetworkID, "local-network", c.env("HOLDFAST_LOCAL_NETWORK"), "name of the network that the region shares with regions nearby")
+	f.StringVar(&cfg.Describe.APIURL, "api-url", c.env("HOLDFAST_API_URL"), "how users reach the API, for other regions to tell their users (default --public-url)")
 }
 
 // tlsFlags are flags of a process that listens.

@@ -51,8 +51,8 @@ func (c *cli) newVerb(v verb) *cobra.Command {
 		}
 		targets := make([]target, len(keys))
 		for i, key := range keys {
-			targets[i] = target{key: key, do: func(ctx context.Context, client *api.Client) (api.Accepted, error) {
-				return client.Ask(ctx, key, v.word, in, f.mutation())
+			targets[i] = target{key: key, do: func(ctx context.Context, client *api.Client, m api.Mutation) (api.Accepted, error) {
+				return client.Ask(ctx, key, v.word, in, m)
 			}}
 		}
 		return c.change(cmd.Context(), v.word+" accepted", &f, targets)

@@ -21,6 +21,8 @@ type copyStore interface {
 	// ListUndone lists what a restore of the peer undid from an event of the era of a place on.
 	ListUndone(ctx context.Context, at fleet.SyncPlace, from int64) error
 	LeaveSync(ctx context.Context, peer fleet.RegionName) error
+	// NoteSync has the operations say why they wait, with "" that they do not.
+	NoteSync(ctx context.Context, peer fleet.RegionName, why string) error
 	CountHeld(ctx context.Context, peer fleet.RegionName) (int64, error)
 	HeldHolders(ctx context.Context, peer fleet.RegionName) ([]fleet.CopyAsked, error)
 	HeldRanges(ctx context.Context, peer fleet.RegionName, in fleet.UIDRange, bits int) ([]fleet.RangeSum, error)
@@ -57,12 +59,13 @@ func (c *Comparer) Page(ctx context.Context, v fleet.SyncVisit) (fleet.SyncTurn,
 	switch kind := fleet.KindOf(err); {
 	case kind == fleet.NotFound:
 		return fleet.SyncTurn{Left: true, Done: true}, c.Store.LeaveSync(ctx, v.Peer)
-	case err == nil && turn.Waits != "":
-		return turn, nil
+	case err == nil:
 	case kind == fleet.Unavailable || kind == fleet.Communication:
 		turn.Waits = err.Error()
-		return turn, nil
-	case err != nil:
+	default:
+		return turn, err
+	}
+	if err := c.Store.NoteSync(ctx, v.Peer, turn.Waits); err != nil || turn.Waits != "" {
 		return turn, err
 	}
 	turn.At, turn.Ranges = p.to, p.at.Ranges()

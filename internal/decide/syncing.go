@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -39,17 +40,19 @@ func Syncing(kind fleet.ObjectKind, owner string, holders ...*fleet.MultiRegionP
 	return out
 }
 
-// MayDeclare refuses to write an object in a region where the policy over it does not allow that.
-func MayDeclare(key fleet.ObjectKey, region string, holders ...*fleet.MultiRegionPolicy) error {
+// MayDeclare refuses to write an object in a region where the policy over it does not allow that. The key of a new object
+// has no region: the one that may declare it would create it.
+func MayDeclare(key fleet.CopyKey, region string, holders ...*fleet.MultiRegionPolicy) error {
 	policy := Governing(holders...)
 	switch {
 	case policy == nil:
 		return nil
 	case key.Kind.Declared().Shared && policy.DefaultControlRegion != region:
+		key.Region = cmp.Or(key.Region, fleet.RegionName(policy.DefaultControlRegion))
 		return fleet.OwnedBy(key, policy.DefaultControlRegion)
 	case !slices.Contains(policy.EnabledRegions, region):
 		return fleet.Errorf(fleet.IllegalState, "the policy over %s does not enable region %s; enabled: %s",
-			key, region, strings.Join(slices.Sorted(slices.Values(policy.EnabledRegions)), ", ")).
+			key.ObjectKey, region, strings.Join(slices.Sorted(slices.Values(policy.EnabledRegions)), ", ")).
 			WithHint("declare it in an enabled region, or enable this one in multiRegionPolicy; here it can only be deleted")
 	}
 	return nil

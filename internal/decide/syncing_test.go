@@ -73,7 +73,7 @@ func TestSyncing(t *testing.T) {
 func TestMayDeclare(t *testing.T) {
 	t.Parallel()
 	both, other := policyOf("us", "eu"), policyOf("us", "ap")
-	site, template := fleet.ObjectKey{Kind: fleet.KindSite, Name: "a"}, fleet.TemplateKey("a")
+	site, template := fleet.CopyKey{ObjectKey: fleet.ObjectKey{Kind: fleet.KindSite, Name: "a"}}, fleet.CopyKey{ObjectKey: fleet.TemplateKey("a")}
 	require.NoError(t, decide.MayDeclare(site, "eu"))
 	require.NoError(t, decide.MayDeclare(site, "eu", nil, both, other))
 	require.NoError(t, decide.MayDeclare(template, "us", both))
@@ -86,7 +86,10 @@ func TestMayDeclare(t *testing.T) {
 	require.Equal(t, fleet.NotOwner, fleet.KindOf(err))
 	var e *fleet.Error
 	require.ErrorAs(t, err, &e)
-	require.Equal(t, "us", e.Owner)
+	require.Equal(t, []string{"us", "us"}, []string{e.Owner, e.Region})
+	template.Region = "ap"
+	require.ErrorAs(t, decide.MayDeclare(template, "eu", both), &e)
+	require.Equal(t, []string{"us", "ap"}, []string{e.Owner, e.Region})
 }
 
 // M28, M42: whatever a policy says, the owner has the object, only enabled regions get copies, and each region computes

@@ -65,6 +65,7 @@ type Error struct {
 	Hint    string
 	Field   string
 	Owner   string // the region that owns the object, of NotOwner
+	Region  string // the region that created the object, of NotOwner
 	Err     error
 }
 

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"encoding/json"
 	"time"
 )
@@ -95,15 +96,20 @@ func (o *Object) SyncingNow() Syncing {
 // CheckOwner refuses a write of the object in a region that does not own it (M27, M39).
 func (o *Object) CheckOwner(region string) error {
 	if owner := o.SyncingNow().OwningRegion; owner != "" && owner != region {
-		return OwnedBy(o.ObjectKey, owner)
+		return OwnedBy(o.Named(region), owner)
 	}
 	return nil
 }
 
+// Named is the name that the object has in every region. Self is this region.
+func (o *Object) Named(self string) CopyKey {
+	return CopyKey{Region: RegionName(cmp.Or(string(o.Region), self)), ObjectKey: o.ObjectKey}
+}
+
 // OwnedBy is the error of a write outside the owning region.
-func OwnedBy(key ObjectKey, owner string) error {
-	e := Errorf(NotOwner, "region %s owns %s", owner, key).WithHint("send the request to region " + owner)
-	e.Owner = owner
+func OwnedBy(key CopyKey, owner string) *Error {
+	e := Errorf(NotOwner, "region %s owns %s", owner, key.ObjectKey).WithHint("send the request to region " + owner)
+	e.Owner, e.Region = owner, string(key.Region)
 	return e
 }
 

@@ -21,8 +21,10 @@ func RegionKey(name RegionName) ObjectKey { return ObjectKey{Kind: KindRegion, N
 type RegionSpec struct {
 	Location string `json:"location,omitempty"`
 	// LocalNetworkID names the network that the region shares with others nearby.
-	LocalNetworkID string        `json:"localNetworkId,omitempty"`
-	Version        RegionVersion `json:"version"`
+	LocalNetworkID string `json:"localNetworkId,omitempty"`
+	// APIURL is where users reach the API, as the region says; "" if it does not say.
+	APIURL  string        `json:"apiUrl,omitempty"`
+	Version RegionVersion `json:"version"`
 }
 
 // RegionVersion is what a region serves and stores.
@@ -47,7 +49,7 @@ func (a RegionAbout) Validate() error {
 	if len(a.Builds) > maxRegionBuilds {
 		return Errorf(Invalid, "%d builds given; the limit is %d", len(a.Builds), maxRegionBuilds).At("/builds")
 	}
-	texts := a.Spec.Version.API + a.Spec.Version.Data + a.Spec.Location + a.Spec.LocalNetworkID
+	texts := a.Spec.Version.API + a.Spec.Version.Data + a.Spec.Location + a.Spec.LocalNetworkID + a.Spec.APIURL
 	for build := range a.Builds {
 		texts += build
 	}
@@ -57,12 +59,16 @@ func (a RegionAbout) Validate() error {
 	return a.Spec.Validate()
 }
 
-// Validate limits the texts.
+// Validate limits the texts, and checks the form of the URL.
 func (s RegionSpec) Validate() error {
 	for _, t := range []struct{ field, text string }{{"/location", s.Location}, {"/localNetworkId", s.LocalNetworkID}} {
 		if len(t.text) > maxRegionText {
 			return Errorf(Invalid, "the text has %d bytes; the limit is %d", len(t.text), maxRegionText).At(t.field)
 		}
+	}
+	if u, err := url.Parse(s.APIURL); s.APIURL != "" && (err != nil || len(s.APIURL) > maxAddress || u.Host == "" ||
+		u.Scheme != "https" && u.Scheme != "http" || u.String() != u.Scheme+"://"+u.Host+u.EscapedPath()) {
+		return Errorf(Invalid, "invalid URL of the API %.80q: want https://HOST:PORT", s.APIURL).At("/apiUrl")
 	}
 	return nil
 }

@@ -62,7 +62,7 @@ func (s *server) uploadArtifact(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	project, err := s.projectOf(r.Context(), q.Get("project"))
+	project, err := s.projectOf(r.Context(), q.Get("project"), "")
 	if err != nil {
 		return err
 	}
@@ -220,7 +220,7 @@ func (s *server) completeArtifact(w http.ResponseWriter, r *http.Request) error 
 // completedBefore answers a repeat whose first answer was lost: the upload is gone because
 // its bytes have their name.
 func (s *server) completedBefore(w http.ResponseWriter, r *http.Request, want fleet.Hash, missing error) error {
-	project, err := s.projectOf(r.Context(), r.URL.Query().Get("project"))
+	project, err := s.projectOf(r.Context(), r.URL.Query().Get("project"), "")
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 func turnsDeployment(kind fleet.OperationKind) mounter {
-	return turns[changeInput](func(s *server, ctx context.Context, w postgres.Write, in api.ActionRequest) (postgres.Started, error) {
+	return turns[changeObjectInput](func(s *server, ctx context.Context, w postgres.Write, in api.ActionRequest) (postgres.Started, error) {
 		return s.turnDeployment(ctx, deployments.DeploymentTurn{Write: w, Kind: kind, Reason: in.Reason})
 	})
 }

@@ -34,7 +34,7 @@ func (p CreateParams) bind(w *postgres.Write) error {
 
 type putDeploymentInput struct {
 	NameParam
-	MutationParams
+	ObjectParams
 	CreateParams
 	Deploy  bool   `query:"deploy" default:"true" doc:"false writes the spec and releases nothing"`
 	Project string `query:"project" maxLength:"63" format:"name" doc:"where the body names none"`
@@ -128,14 +128,14 @@ func (s *server) deploymentFrom(ctx context.Context, in *putDeploymentInput, raw
 	if err != nil {
 		return deployments.DeploymentPut{}, err
 	}
-	w, err := s.write(ctx, deploymentKey(in.Name), in.MutationParams, raw)
+	w, err := s.write(ctx, deploymentKey(in.Name), in.ObjectParams, raw)
 	if err != nil {
 		return deployments.DeploymentPut{}, err
 	}
 	if err := in.bind(&w); err != nil {
 		return deployments.DeploymentPut{}, err
 	}
-	if w.Project, err = s.projectOf(ctx, put.Project); err != nil {
+	if w.Project, err = s.projectOf(ctx, put.Project, w.Region); err != nil {
 		return deployments.DeploymentPut{}, err
 	}
 	w.Labels, w.Service = put.Labels, put.Service

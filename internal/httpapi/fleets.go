@@ -15,7 +15,7 @@ import (
 
 type putFleetInput struct {
 	NameParam
-	MutationParams
+	ObjectParams
 	Deploy  bool   `query:"deploy" default:"true" doc:"false declares the change and runs nothing"`
 	Project string `query:"project" maxLength:"63" format:"name" doc:"where the body names none"`
 }
@@ -62,10 +62,10 @@ func (s *server) fleetFrom(ctx context.Context, in *putFleetInput, raw []byte) (
 		return p, err
 	}
 	key := fleet.ObjectKey{Kind: fleet.KindFleet, Name: in.Name}
-	if p.Write, err = s.write(ctx, key, in.MutationParams, raw); err != nil {
+	if p.Write, err = s.write(ctx, key, in.ObjectParams, raw); err != nil {
 		return p, err
 	}
-	if p.Project, err = s.projectOf(ctx, put.Project); err != nil {
+	if p.Project, err = s.projectOf(ctx, put.Project, p.Region); err != nil {
 		return p, err
 	}
 	p.Labels, p.Service, p.Reason = put.Labels, put.Service, put.Reason

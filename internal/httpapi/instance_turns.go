@@ -13,7 +13,7 @@ import (
 
 type changeInstanceInput struct {
 	InstanceParams
-	MutationParams
+	ObjectParams
 }
 
 func turnsInstance(kind fleet.OperationKind) mounter {

@@ -32,7 +32,7 @@ func (p InstanceParams) keyOf(fleet.ObjectKind) (fleet.ObjectKey, error) { retur
 
 type putInstanceInput struct {
 	InstanceParams
-	MutationParams
+	ObjectParams
 	Deploy  bool   `query:"deploy" default:"true" doc:"false writes the spec and releases nothing"`
 	Project string `query:"project" maxLength:"63" format:"name" doc:"where the body names none"`
 }
@@ -117,14 +117,15 @@ func (s *server) changeFrom(ctx context.Context, key fleet.ObjectKey, in *putIns
 	if err := serve.Envelope(raw, map[string]*[]byte{"config": &doc.Config, "overrides": &doc.Overrides}, &put); err != nil {
 		return c, err
 	}
+	var err error
+	if c.Write, err = s.write(ctx, key, in.ObjectParams, raw); err != nil {
+		return c, err
+	}
 	site, err := s.siteFor(ctx, key)
 	if err != nil {
 		return c, err
 	}
-	if c.Write, err = s.write(ctx, key, in.MutationParams, raw); err != nil {
-		return c, err
-	}
-	if c.Project, err = s.projectOf(ctx, put.Project); err != nil {
+	if c.Project, err = s.projectOf(ctx, put.Project, c.Region); err != nil {
 		return c, err
 	}
 	c.Labels, c.Service, c.Reason = put.Labels, put.Service, put.Reason

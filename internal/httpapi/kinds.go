@@ -15,7 +15,7 @@ type declarer[P any] func(P) (declare.Plain, error)
 
 type putPlainInput struct {
 	NameParam
-	MutationParams
+	ObjectParams
 	CreateParams
 	Project string `query:"project" maxLength:"63" format:"name" doc:"where the body names none"`
 }
@@ -49,14 +49,14 @@ func putPlain[P any](
 	if err := fleet.ValidateLabels("/labels", d.Labels); err != nil {
 		return nil, err
 	}
-	w, err := s.write(ctx, fleet.ObjectKey{Kind: kind, Name: in.Name}, in.MutationParams, raw)
+	w, err := s.write(ctx, fleet.ObjectKey{Kind: kind, Name: in.Name}, in.ObjectParams, raw)
 	if err != nil {
 		return nil, err
 	}
 	if err := in.bind(&w); err != nil {
 		return nil, err
 	}
-	if w.Project, err = s.projectOf(ctx, cmp.Or(d.Project, in.Project)); err != nil {
+	if w.Project, err = s.projectOf(ctx, cmp.Or(d.Project, in.Project), w.Region); err != nil {
 		return nil, err
 	}
 	for _, r := range fleet.ReferencesOf(d.Spec) {

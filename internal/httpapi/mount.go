@@ -62,6 +62,7 @@ func newServer(d Deps) (*server, error) {
 	}
 	c, err := serve.New(serve.Deps{
 		Now: d.Now, Log: d.Log, Refused: d.Refused, Tokens: d.Store, Metrics: d.Metrics, Largest: d.Limits.MaxBytes + envelopeRoom,
+		AddressOf: addressOf(d.Store),
 	})
 	if err != nil {
 		return nil, err

@@ -45,6 +45,11 @@ type changeInput struct {
 	MutationParams
 }
 
+type changeObjectInput struct {
+	NameParam
+	ObjectParams
+}
+
 type objectOutput struct {
 	ETag string `header:"ETag"`
 	Body api.Object
@@ -90,8 +95,8 @@ func (s *server) mountKind(k fleet.DeclaredKind, part kindPart) {
 			return s.getObject(ctx, fleet.CopyKey{Region: fleet.RegionName(in.Region), ObjectKey: fleet.ObjectKey{Kind: k.Kind, Name: in.Name}}, one)
 		})
 	serve.Register(s.Server, s.plans.Kinds[k.Kind].Writers, serve.Endpoint(http.MethodDelete, path+"/{name}", "delete-"+string(k.Kind), "Delete a "+string(k.Kind)),
-		func(ctx context.Context, in *changeInput) (*acceptedOutput, error) {
-			return s.deleteDeclared(ctx, fleet.ObjectKey{Kind: k.Kind, Name: in.Name}, in.MutationParams)
+		func(ctx context.Context, in *changeObjectInput) (*acceptedOutput, error) {
+			return s.deleteDeclared(ctx, fleet.ObjectKey{Kind: k.Kind, Name: in.Name}, in.ObjectParams)
 		})
 }
 
@@ -169,7 +174,7 @@ func (s *server) listObjects(ctx context.Context, of fleet.CopyKey, in ListParam
 	return &objectsOutput{Body: api.List[api.Object]{Items: views, Next: cut.Next}}, err
 }
 
-func (s *server) deleteDeclared(ctx context.Context, key fleet.ObjectKey, m MutationParams) (*acceptedOutput, error) {
+func (s *server) deleteDeclared(ctx context.Context, key fleet.ObjectKey, m ObjectParams) (*acceptedOutput, error) {
 	if err := fleet.ValidateName("name", key.Name); err != nil {
 		return nil, err
 	}
@@ -178,28 +183,30 @@ func (s *server) deleteDeclared(ctx context.Context, key fleet.ObjectKey, m Muta
 		return nil, err
 	}
 	// A repeat of a request that succeeded finds no object, and is the store's to answer.
-	if _, err := s.visible(ctx, key); err != nil && (m.IdempotencyKey == "" || serve.CallOf(ctx).Project != "") {
-		return nil, err
+	if w.Project != "" {
+		if err := s.here(ctx, w); err != nil {
+			return nil, err
+		}
 	}
 	written, err := s.store.DeleteDeclared(ctx, w)
 	if err != nil {
 		return nil, err
 	}
-	return declared(written, m), nil
+	return declared(written, m.MutationParams), nil
 }
 
 // declared answers a change that started no work.
 func declared(w postgres.Written, m MutationParams) *acceptedOutput {
 	out := &acceptedOutput{Status: http.StatusOK, ETag: etagOf(w.After), Body: api.Accepted{DryRun: m.DryRun}}
 	if w.After != nil {
-		view := viewOf(*w.After)
+		view := ViewOf(*w.After)
 		out.Body.Object = &view
 	}
 	return out
 }
 
-// viewOf is how an object reads, without its status.
-func viewOf(o fleet.Object) api.Object {
+// ViewOf is a whole object, without its status, as peers get it.
+func ViewOf(o fleet.Object) api.Object {
 	view := api.Object{
 		Kind: string(o.Kind), Region: string(o.Region), Name: o.Name, Project: string(o.Project),
 		Service: o.Service, Labels: o.Labels, UID: o.UID,

@@ -46,7 +46,7 @@ func TestOpenAPI(t *testing.T) {
 			names = append(names, p.In+" "+p.Name)
 		}
 		require.ElementsMatch(t, []string{
-			"path site", "path name", "header If-Match", "header Idempotency-Key", "query dryRun", "query deploy", "query project",
+			"path site", "path name", "header If-Match", "header Idempotency-Key", "query dryRun", "query region", "query deploy", "query project",
 		}, names)
 	})
 

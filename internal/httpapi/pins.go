@@ -40,15 +40,17 @@ func (s *server) pin(ctx context.Context, want, before fleet.TemplatePin, field 
 
 // pinned is what an object is pinned to now.
 func (s *server) pinned(ctx context.Context, key fleet.ObjectKey) (fleet.TemplatePin, error) {
-	o, err := s.now(ctx, key)
+	o, err := s.now(ctx, fleet.CopyKey{ObjectKey: key})
 	return fleet.PinOf(o), err
 }
 
-// now is an object as it is, empty if there is none.
-func (s *server) now(ctx context.Context, key fleet.ObjectKey) (fleet.Object, error) {
-	o, err := s.store.GetObject(ctx, key)
-	if fleet.KindOf(err) == fleet.NotFound {
-		return fleet.Object{ObjectKey: key}, nil
+// now is what a write of a name would change, empty if there is nothing. A plain name does not mean what another region owns.
+func (s *server) now(ctx context.Context, key fleet.CopyKey) (fleet.Object, error) {
+	o, err := s.named(ctx, key)
+	kind := fleet.KindOf(err)
+	if err != nil && (kind == fleet.NotFound || kind == fleet.Conflict && key.Region == "") ||
+		key.Region == "" && o.Region != "" && o.CheckOwner(string(s.region)) != nil {
+		return fleet.Object{ObjectKey: key.ObjectKey}, nil
 	}
 	return o, err
 }

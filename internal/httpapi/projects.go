@@ -12,7 +12,7 @@ import (
 
 type putProjectInput struct {
 	NameParam
-	MutationParams
+	ObjectParams
 }
 
 func (s *server) mountProjects(fleet.DeclaredKind) {
@@ -37,7 +37,7 @@ func (s *server) putProject(ctx context.Context, in *putProjectInput) (*accepted
 	if err != nil {
 		return nil, err
 	}
-	w, err := s.write(ctx, fleet.ObjectKey{Kind: fleet.KindProject, Name: in.Name}, in.MutationParams, raw)
+	w, err := s.write(ctx, fleet.ObjectKey{Kind: fleet.KindProject, Name: in.Name}, in.ObjectParams, raw)
 	if err != nil {
 		return nil, err
 	}

@@ -19,8 +19,8 @@ type AskParams struct {
 	DryRun         bool   `query:"dryRun" doc:"check everything, change nothing"`
 }
 
-func (p AskParams) mutation() MutationParams {
-	return MutationParams{IdempotencyKey: p.IdempotencyKey, DryRun: p.DryRun}
+func (p AskParams) mutation() ObjectParams {
+	return ObjectParams{MutationParams: MutationParams{IdempotencyKey: p.IdempotencyKey, DryRun: p.DryRun}}
 }
 
 type listReconcilesInput struct {

@@ -33,7 +33,7 @@ func (s *server) mountRegions(k fleet.DeclaredKind) {
 	serve.Register(s.Server, serve.ForRegionViewers, serve.Endpoint(http.MethodGet, path+"/{name}", "get-region", "Read this region or a peer"), s.getRegion)
 	serve.Register(s.Server, serve.ForAdmins, serve.Endpoint(http.MethodDelete, path+"/{name}", "delete-region", "Always refused: a region declares itself"),
 		func(ctx context.Context, in *changeInput) (*acceptedOutput, error) {
-			return s.deleteDeclared(ctx, fleet.RegionKey(fleet.RegionName(in.Name)), in.MutationParams)
+			return s.deleteDeclared(ctx, fleet.RegionKey(fleet.RegionName(in.Name)), ObjectParams{MutationParams: in.MutationParams})
 		})
 	invite := serve.Endpoint(http.MethodPost, "/api/v1/region-invitations", "invite-region", "Make a token that lets one region join once")
 	invite.DefaultStatus = http.StatusCreated
@@ -102,6 +102,19 @@ func (s *server) regionNamed(ctx context.Context, name string) (api.Object, erro
 		err = fleet.Errorf(fleet.NotFound, "region %s not found", name).At("name").WithHint("holdfast get regions")
 	}
 	return api.Object{}, err
+}
+
+// addressOf finds where users reach the API of a region, as that region says.
+func addressOf(store peerStore) func(context.Context, fleet.RegionName) (string, error) {
+	return func(ctx context.Context, name fleet.RegionName) (string, error) {
+		members, err := store.Members(ctx)
+		for _, m := range members {
+			if m.Name == name && !m.Removed {
+				return m.About.Spec.APIURL, nil
+			}
+		}
+		return "", err
+	}
 }
 
 // regions are this region, as it declared itself, and its peers, by name.

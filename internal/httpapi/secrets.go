@@ -77,7 +77,7 @@ func (s *server) serveRedacted(w http.ResponseWriter, r *http.Request, c fleet.C
 
 // shown is how an object reads for the caller of a request.
 func shown(ctx context.Context, o fleet.Object) api.Object {
-	view := viewOf(o)
+	view := ViewOf(o)
 	if serve.CallOf(ctx).Hides() {
 		view.Spec = RedactSpec(view.Spec)
 	}

@@ -104,6 +104,8 @@ type objectStore interface {
 	// TemplateSpec reads one generation, 0 for the current one, and returns its number.
 	TemplateSpec(ctx context.Context, name fleet.TemplateName, generation int64) (fleet.TemplateSpec, int64, error)
 	DeleteDeclared(ctx context.Context, w postgres.Write) (postgres.Written, error)
+	// Elsewhere is nil for this region, not_owner for a peer, and not_found for any other region.
+	Elsewhere(ctx context.Context, key fleet.CopyKey) error
 }
 
 type instanceStore interface {

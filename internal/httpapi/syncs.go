@@ -11,9 +11,6 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres/copies"
 )
 
-// ViewOf shows a whole object, as peers get it.
-func ViewOf(o fleet.Object) api.Object { return viewOf(o) }
-
 // syncRegion has the copies of what a peer owns compared with the peer.
 func (s *server) syncRegion(ctx context.Context, w postgres.Write, in api.RegionSync) (postgres.Operation, error) {
 	peer, err := s.regionNamed(ctx, w.Key.Name)

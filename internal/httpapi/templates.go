@@ -13,7 +13,7 @@ import (
 
 type putTemplateInput struct {
 	NameParam
-	MutationParams
+	ObjectParams
 	Project string `query:"project" maxLength:"63" format:"name" doc:"where the body names none"`
 }
 
@@ -43,15 +43,16 @@ func (s *server) templateFrom(ctx context.Context, in *putTemplateInput, raw []b
 	if err := fleet.ValidateLabels("/labels", put.Labels); err != nil {
 		return nil, err
 	}
-	spec, err := s.compositions(ctx, in.Name, put, base)
+	key := fleet.TemplateKey(in.Name)
+	spec, err := s.compositions(ctx, fleet.CopyKey{Region: fleet.RegionName(in.Region), ObjectKey: key}, put, base)
 	if err != nil {
 		return nil, err
 	}
-	w, err := s.write(ctx, fleet.ObjectKey{Kind: fleet.KindTemplate, Name: in.Name}, in.MutationParams, raw)
+	w, err := s.write(ctx, key, in.ObjectParams, raw)
 	if err != nil {
 		return nil, err
 	}
-	if w.Project, err = s.projectOf(ctx, put.Project); err != nil {
+	if w.Project, err = s.projectOf(ctx, put.Project, w.Region); err != nil {
 		return nil, err
 	}
 	w.Labels, w.Service = put.Labels, put.Service
@@ -66,21 +67,24 @@ func (s *server) templateFrom(ctx context.Context, in *putTemplateInput, raw []b
 }
 
 // compositions checks what a template refers to before anything is stored; the store pins
-// the generations.
-func (s *server) compositions(ctx context.Context, self string, put api.TemplatePut, base []byte) (fleet.TemplateSpec, error) {
-	spec, err := declare.Template(self, put, base)
+// the generations. A plain name is one of the region that created the template.
+func (s *server) compositions(ctx context.Context, self fleet.CopyKey, put api.TemplatePut, base []byte) (fleet.TemplateSpec, error) {
+	spec, err := declare.Template(self.Name, put, base)
 	if err != nil {
 		return spec, err
 	}
 	if len(spec.Compositions) == 0 {
 		return spec, nil
 	}
-	now, err := s.now(ctx, fleet.TemplateKey(self))
+	now, err := s.now(ctx, self)
 	if err != nil {
 		return spec, err
 	}
 	for i, r := range spec.References() {
 		name := spec.Compositions[i].Name
+		if _, _, copied := name.Copy(); now.Region != "" && !copied {
+			name = fleet.CopiedTemplate(now.Region, string(name))
+		}
 		pin, err := s.pin(ctx, fleet.TemplatePin{Name: name}, fleet.CompositionOf(now, name), r.Field)
 		if err != nil {
 			return spec, err

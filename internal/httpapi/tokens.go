@@ -69,7 +69,7 @@ func (s *server) createToken(ctx context.Context, in *createInput) (*tokenOutput
 		return nil, err
 	}
 	if req.Project != "" {
-		project, err := s.projectOf(ctx, req.Project)
+		project, err := s.projectOf(ctx, req.Project, "")
 		if err != nil {
 			return nil, err
 		}

@@ -45,18 +45,18 @@ func verbs() []verb {
 
 		{fleet.KindDeployment, "deploy", "Run what is declared, as it was written last", turnsDeployment(fleet.OperationConverge)},
 		{fleet.KindDeployment, "restart", "Replace every replica by a new one, one by one", turnsDeployment(fleet.OperationRestart)},
-		{fleet.KindDeployment, "scale", "Set how many replicas there are to be", turns[changeInput]((*server).scaleDeployment)},
+		{fleet.KindDeployment, "scale", "Set how many replicas there are to be", turns[changeObjectInput]((*server).scaleDeployment)},
 		{fleet.KindDeployment, "delete", "End all replicas of a deployment, and then delete it", turnsDeployment(fleet.OperationDestroy)},
 	}
 	for _, k := range fleet.DeclaredKinds() {
 		if k.Holder {
 			rows = append(rows,
-				verb{k.Kind, "apply-policy", "Apply the policy of this " + string(k.Kind) + " to all that it governs", asks((*server).applyPolicy)},
-				verb{k.Kind, "hand-over", "Have another region control this " + string(k.Kind), asksBy(serve.ForAdmins, (*server).handOver)})
+				verb{k.Kind, "apply-policy", "Apply the policy of this " + string(k.Kind) + " to all that it governs", asksBy[askNamedInput](serve.ForOperators, (*server).applyPolicy)},
+				verb{k.Kind, "hand-over", "Have another region control this " + string(k.Kind), asksBy[askNamedInput](serve.ForAdmins, (*server).handOver)})
 		}
 	}
 	for _, t := range api.FleetTurns() {
-		rows = append(rows, verb{fleet.KindFleet, t.Verb, t.Summary, turns[changeInput](
+		rows = append(rows, verb{fleet.KindFleet, t.Verb, t.Summary, turns[changeObjectInput](
 			func(s *server, ctx context.Context, w postgres.Write, in api.ActionRequest) (postgres.Started, error) {
 				return s.turnFleet(ctx, fleets.FleetTurn{Write: w, On: t.On, Reason: in.Reason})
 			})})
@@ -81,13 +81,26 @@ const kindNode fleet.ObjectKind = "node"
 // verbInput names the object of a verb in the path, and has what comes with the request.
 type verbInput interface {
 	keyOf(kind fleet.ObjectKind) (fleet.ObjectKey, error)
-	mutation() MutationParams
+	mutation() ObjectParams
 }
 
 // askInput comes with a verb that changes no object.
 type askInput struct {
 	NameParam
 	AskParams
+}
+
+// askNamedInput is for an object of a shared kind.
+type askNamedInput struct {
+	NameParam
+	AskParams
+	RegionParam
+}
+
+func (p askNamedInput) mutation() ObjectParams {
+	m := p.AskParams.mutation()
+	m.RegionParam = p.RegionParam
+	return m
 }
 
 // emptyBody is for a verb without a body. Any other body is optional, unless an empty one is invalid.
@@ -135,11 +148,11 @@ func (s *server) readVerb(ctx context.Context, body any) ([]byte, error) {
 
 // asks mounts a verb that changes no object.
 func asks[B any](open func(*server, context.Context, postgres.Write, B) (postgres.Operation, error)) mounter {
-	return asksBy(serve.ForOperators, open)
+	return asksBy[askInput](serve.ForOperators, open)
 }
 
-func asksBy[B any](who serve.Access, open func(*server, context.Context, postgres.Write, B) (postgres.Operation, error)) mounter {
-	return takesBy[askInput](who, func(s *server, ctx context.Context, w postgres.Write, in B) (*acceptedOutput, error) {
+func asksBy[I verbInput, B any](who serve.Access, open func(*server, context.Context, postgres.Write, B) (postgres.Operation, error)) mounter {
+	return takesBy[I](who, func(s *server, ctx context.Context, w postgres.Write, in B) (*acceptedOutput, error) {
 		op, err := open(s, ctx, w, in)
 		if err != nil {
 			return nil, err

@@ -76,7 +76,7 @@ func (s *server) watch(w http.ResponseWriter, r *http.Request) error {
 // WatchAs streams to a peer all that this region owns and the peer has.
 func (h *Handler) WatchAs(ctx context.Context, peer fleet.RegionName, w http.ResponseWriter, after, since string) error {
 	f := watch.Filter{Owner: h.s.region, Region: peer}
-	return h.s.stream(ctx, w, &watch.Stream{Filter: f, View: viewOf, Beat: peerBeat}, after, since)
+	return h.s.stream(ctx, w, &watch.Stream{Filter: f, View: ViewOf, Beat: peerBeat}, after, since)
 }
 
 // Committed tells watches that something was committed.

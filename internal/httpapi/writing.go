@@ -16,18 +16,27 @@ type MutationParams struct {
 	DryRun         bool   `query:"dryRun" doc:"check everything, change nothing"`
 }
 
-func (p MutationParams) mutation() MutationParams { return p }
+// ObjectParams come with every change of a declared object.
+type ObjectParams struct {
+	MutationParams
+	RegionParam
+}
 
-// write makes the store's write of a mutation.
-func (s *server) write(ctx context.Context, key fleet.ObjectKey, m MutationParams, body []byte) (postgres.Write, error) {
+func (p ObjectParams) mutation() ObjectParams { return p }
+
+// write makes the store's write of a mutation. Only shared kinds are written outside the region that created them.
+func (s *server) write(ctx context.Context, key fleet.ObjectKey, m ObjectParams, body []byte) (postgres.Write, error) {
 	c := serve.CallOf(ctx)
-	w := postgres.Write{Key: key, Request: postgres.Request{Project: c.Project, Actor: c.Actor, Limit: s.limit, DryRun: m.DryRun}}
+	w := postgres.Write{Key: key, Region: fleet.RegionName(m.Region), Request: postgres.Request{Project: c.Project, Actor: c.Actor, Limit: s.limit, DryRun: m.DryRun}}
 	var err error
 	if w.IfMatch, err = ifMatch(m.IfMatch); err != nil {
 		return w, err
 	}
 	if m.IdempotencyKey != "" {
 		w.Idempotency = postgres.Idempotency{Key: m.IdempotencyKey, Hash: serve.RequestHash(c.Request, body)}
+	}
+	if w.Region != "" && !key.Kind.Declared().Shared {
+		return w, s.store.Elsewhere(ctx, fleet.CopyKey{Region: w.Region, ObjectKey: key})
 	}
 	return w, nil
 }
@@ -59,8 +68,8 @@ func etagOf(o *fleet.Object) string {
 	return serve.Quoted(strconv.FormatInt(o.ResourceVersion, 10))
 }
 
-// projectOf is the project that an object is written in.
-func (s *server) projectOf(ctx context.Context, declared string) (fleet.ProjectName, error) {
+// projectOf is the project that an object is written in. That of an object of another region is known there.
+func (s *server) projectOf(ctx context.Context, declared string, born fleet.RegionName) (fleet.ProjectName, error) {
 	c := serve.CallOf(ctx)
 	project := fleet.ProjectName(declared)
 	if project == "" {
@@ -74,6 +83,9 @@ func (s *server) projectOf(ctx context.Context, declared string) (fleet.ProjectN
 	}
 	if !c.Sees(project) {
 		return "", fleet.Errorf(fleet.Denied, "the token is restricted to project %s", c.Project).At("/project")
+	}
+	if born != "" && born != s.region {
+		return project, nil
 	}
 	key := fleet.ProjectKey(project)
 	_, err := s.store.GetObject(ctx, key)

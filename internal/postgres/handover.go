@@ -37,7 +37,7 @@ func (s *Store) fence(ctx context.Context, q *db.Queries, before, next *fleet.Ob
 	}
 	own := governed.Policies[0]
 	if p := was.MultiRegionPolicy; p != nil && p.DefaultControlRegion != s.Region {
-		return false, fenced(before.ObjectKey, p.DefaultControlRegion)
+		return false, fenced(before.Named(s.Region), before.ObjectKey, p.DefaultControlRegion)
 	}
 	if own == nil || own.DefaultControlRegion == s.Region {
 		return false, nil
@@ -46,7 +46,7 @@ func (s *Store) fence(ctx context.Context, q *db.Queries, before, next *fleet.Ob
 		return false, err
 	}
 	if uses := next.SyncingNow().OwningRegion; uses != s.Region {
-		return false, fleet.OwnedBy(before.ObjectKey, uses)
+		return false, fleet.OwnedBy(before.Named(s.Region), uses)
 	}
 	if err := followed(ctx, q, next); err != nil {
 		return false, err
@@ -78,11 +78,11 @@ func followed(ctx context.Context, q *db.Queries, o *fleet.Object) error {
 		WithHint("retry in a moment")
 }
 
-func fenced(key fleet.ObjectKey, to string) error {
-	e := fleet.Errorf(fleet.NotOwner, "%s is being handed over to region %s", key, to).
-		WithHint("send the request to region " + to + " when it has claimed it, or cancel the hand-over")
-	e.Owner = to
-	return e
+// fenced refuses a write of an object whose holder is being handed over.
+func fenced(of fleet.CopyKey, holder fleet.ObjectKey, to string) error {
+	e := fleet.OwnedBy(of, to)
+	e.Message = holder.String() + " is being handed over to region " + to
+	return e.WithHint("send the request to region " + to + " when it has claimed it, or cancel the hand-over")
 }
 
 // mayHandOver refuses a control region that could not claim, and one that would leave this region without the holder.
@@ -243,7 +243,7 @@ func (s *Store) mayDelete(ctx context.Context, q *db.Queries, o *fleet.Object) e
 		return err
 	}
 	if key, by, _ := over.governor(o); by.MultiRegionPolicy != nil && by.MultiRegionPolicy.DefaultControlRegion != s.Region {
-		return fenced(key, by.MultiRegionPolicy.DefaultControlRegion)
+		return fenced(o.Named(s.Region), key, by.MultiRegionPolicy.DefaultControlRegion)
 	}
 	return s.claimed(o, over)
 }

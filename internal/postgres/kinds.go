@@ -22,13 +22,17 @@ type StoredKind struct {
 
 // unused refuses to delete an object that is in use.
 func (k StoredKind) unused(ctx context.Context, q *db.Queries, o *fleet.Object) error {
-	if err := Unreferred(ctx, q, o.ObjectKey); err != nil {
+	key := o.ObjectKey
+	switch {
+	case o.Region != "" && o.Kind.Declared().Holder:
+		return unusedCopy(ctx, q, o)
+	case o.Kind == fleet.KindTemplate:
+		key.Name = string(fleet.TemplateNameOf(*o))
+	}
+	if err := Unreferred(ctx, q, key); err != nil || k.Unused == nil {
 		return err
 	}
-	if err := unusedCopy(ctx, q, o); err != nil || k.Unused == nil {
-		return err
-	}
-	return k.Unused(ctx, q, o.ObjectKey)
+	return k.Unused(ctx, q, key)
 }
 
 // Parts are what the areas of the store add to the mechanisms of this package.
@@ -106,7 +110,7 @@ func allDeclared(ctx context.Context, q *db.Queries, refers []fleet.Reference) e
 func (s *Store) DeleteDeclared(ctx context.Context, w Write) (Written, error) {
 	kind := s.areas.Kinds[w.Key.Kind]
 	out, err := s.Change(ctx, w, nil, func(q *db.Queries, out *Started) error {
-		o, err := s.findWritten(ctx, q, w.Key)
+		o, err := s.findWritten(ctx, q, w.named())
 		if err != nil || o == nil {
 			return OrNotFound(err, string(w.Key.Kind), w.Key.Name, "holdfast get "+w.Key.Kind.Declared().Plural)
 		}

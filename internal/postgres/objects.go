@@ -20,7 +20,9 @@ import (
 // the request repeatable: the same one again is answered from what the first started.
 type Write struct {
 	Request
-	Key     fleet.ObjectKey
+	Key fleet.ObjectKey
+	// Region that created the object; "" is the object of this region, or the only copy of a shared kind that this region owns.
+	Region  fleet.RegionName
 	Labels  map[string]string
 	IfMatch int64
 	// Service of the project, for life; "" is none, or the one that the object has.
@@ -108,7 +110,7 @@ func ObjectOf(r db.Object) fleet.Object {
 // Write is the one write path: check the precondition, raise the generation when the spec
 // changed, compute syncing, and append the event. The caller holds the object's lock.
 func (s *Store) Write(ctx context.Context, q *db.Queries, w Write, spec any) (Written, error) {
-	before, err := s.findWritten(ctx, q, w.Key)
+	before, err := s.findWritten(ctx, q, w.named())
 	if err != nil {
 		return Written{}, err
 	}

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -253,4 +254,28 @@ func (s *Store) EndOverdue(ctx context.Context, limit int32) (count int, ofDeplo
 		}
 	}
 	return len(rows), ofDeployments, nil
+}
+
+// NoteWaiting says why the operations of a subject wait, for "" that they do not.
+func NoteWaiting(ctx context.Context, q *db.Queries, subject string, kind fleet.OperationKind, why string) error {
+	p := db.NoteWaitingParams{Subject: subject, Kind: string(kind), Message: why}
+	if why != "" {
+		p.Reason = "waiting"
+	}
+	return Failed("note what is waited for", q.NoteWaiting(ctx, p))
+}
+
+// PeerTrouble completes what waits for a peer by why the peer does not answer: "" while it does.
+func PeerTrouble(ctx context.Context, q *db.Queries, peer string) (string, error) {
+	peers, err := q.PeerAllowed(ctx)
+	at := slices.IndexFunc(peers, func(p db.PeerAllowedRow) bool { return p.Name == peer })
+	switch {
+	case err != nil:
+		return "", Failed("read the peers", err)
+	case at < 0:
+		return "; it is not an enabled peer", nil
+	case peers[at].Problem != "" && peers[at].SeenAt != nil:
+		return "; it is unreachable since " + peers[at].SeenAt.UTC().Format("2006-01-02T15:04:05Z"), nil
+	}
+	return "", nil
 }

@@ -62,7 +62,7 @@ func (s *Store) Change(ctx context.Context, w Write, shared []fleet.ObjectKey, f
 			return err
 		}
 		if w.Idempotency.Key != "" {
-			out.After, err = FindHere(ctx, q, w.Key)
+			out.After, err = s.FindNamed(ctx, q, w.named())
 		}
 		return err
 	}

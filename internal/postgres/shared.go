@@ -31,6 +31,8 @@ func CopyOf(r db.Copy) fleet.Object {
 	return o
 }
 
+func (w Write) named() fleet.CopyKey { return fleet.CopyKey{Region: w.Region, ObjectKey: w.Key} }
+
 // FindHere finds an object of this region; without one, the only copy of a shared kind with that name. It is nil when
 // there is neither.
 func FindHere(ctx context.Context, q *db.Queries, key fleet.ObjectKey) (*fleet.Object, error) {
@@ -38,7 +40,24 @@ func FindHere(ctx context.Context, q *db.Queries, key fleet.ObjectKey) (*fleet.O
 	if err != nil || o != nil || !key.Kind.Declared().Shared {
 		return o, err
 	}
-	rows, err := q.FindCopies(ctx, db.FindCopiesParams{Kind: string(key.Kind), Scope: key.Scope, Name: key.Name})
+	return findCopy(ctx, q, fleet.CopyKey{ObjectKey: key})
+}
+
+// FindNamed finds an object by the region that created it, and without one as FindHere does. It is nil when this region does not
+// have it.
+func (s *Store) FindNamed(ctx context.Context, q *db.Queries, key fleet.CopyKey) (*fleet.Object, error) {
+	switch string(key.Region) {
+	case "":
+		return FindHere(ctx, q, key.ObjectKey)
+	case s.Region:
+		return Find(ctx, q, key.ObjectKey)
+	}
+	return findCopy(ctx, q, key)
+}
+
+// findCopy finds a copy; without a region, the only one of its name.
+func findCopy(ctx context.Context, q *db.Queries, key fleet.CopyKey) (*fleet.Object, error) {
+	rows, err := q.FindCopies(ctx, db.FindCopiesParams{Kind: string(key.Kind), Scope: key.Scope, Name: key.Name, Region: string(key.Region)})
 	if err != nil || len(rows) != 1 {
 		return nil, Failed("read a copy", err)
 	}
@@ -46,11 +65,38 @@ func FindHere(ctx context.Context, q *db.Queries, key fleet.ObjectKey) (*fleet.O
 	return &copied, nil
 }
 
-// findWritten finds what a write of a name changes: the object of this region, or the only copy of that name if this region
-// owns it. What this region is to own, it takes over with its first write (M34).
-func (s *Store) findWritten(ctx context.Context, q *db.Queries, key fleet.ObjectKey) (*fleet.Object, error) {
-	o, err := FindHere(ctx, q, key)
-	if err != nil || o == nil || o.CheckOwner(s.Region) == nil {
+// Elsewhere refuses to write what another region created and this region has no copy of: it is declared there.
+func (s *Store) Elsewhere(ctx context.Context, key fleet.CopyKey) error {
+	return s.elsewhere(ctx, s.Q, key)
+}
+
+func (s *Store) elsewhere(ctx context.Context, q *db.Queries, key fleet.CopyKey) error {
+	if key.Region == "" || string(key.Region) == s.Region {
+		return nil
+	}
+	peers, err := q.PeerAllowed(ctx)
+	if err != nil {
+		return Failed("read the peers", err)
+	}
+	names := []string{s.Region}
+	for _, p := range peers {
+		if p.Name == string(key.Region) {
+			return fleet.OwnedBy(key, p.Name)
+		}
+		names = append(names, p.Name)
+	}
+	return fleet.Errorf(fleet.NotFound, "region %s is not an enabled peer of region %s", key.Region, s.Region).At("region").
+		WithHint("use " + fleet.OrList(names))
+}
+
+// findWritten finds what a write of a name changes: the object of this region, or the copy that this region owns. What this
+// region is to own, it takes over with its first write (M34).
+func (s *Store) findWritten(ctx context.Context, q *db.Queries, key fleet.CopyKey) (*fleet.Object, error) {
+	o, err := s.FindNamed(ctx, q, key)
+	if err == nil && o == nil {
+		return nil, s.elsewhere(ctx, q, key)
+	}
+	if err != nil || o.CheckOwner(s.Region) == nil {
 		return o, err
 	}
 	if !key.Kind.Declared().Shared {
@@ -67,10 +113,15 @@ func (s *Store) findWritten(ctx context.Context, q *db.Queries, key fleet.Object
 		return o, nil
 	}
 	spec, err := fleet.HolderOf(o.Kind, o.Spec)
-	if err == nil && spec.MultiRegionPolicy != nil && spec.MultiRegionPolicy.DefaultControlRegion == s.Region {
-		err = s.notClaimed(o.ObjectKey, o.SyncingNow().OwningRegion)
+	switch {
+	case err != nil:
+		return nil, err
+	case spec.MultiRegionPolicy != nil && spec.MultiRegionPolicy.DefaultControlRegion == s.Region:
+		return nil, s.notClaimed(o.ObjectKey, o.SyncingNow().OwningRegion)
+	case key.Region != "":
+		return o, nil
 	}
-	return nil, err // else the name means a new object of this region, which is not the copy
+	return nil, nil // the name means a new object of this region, which is not the copy
 }
 
 // TakeOver takes over those of some shared objects that follow a holder which this region has claimed, and gives them as they are then.
@@ -303,10 +354,9 @@ func (s *Store) removeShared(ctx context.Context, q *db.Queries, actor string, o
 
 // unusedCopy refuses to delete a holder that another region created while something known belongs to it.
 func unusedCopy(ctx context.Context, q *db.Queries, o *fleet.Object) error {
-	if o.Region == "" || !o.Kind.Declared().Holder {
-		return nil
-	}
-	uses, err := q.UsesOfCopiedHolder(ctx, db.UsesOfCopiedHolderParams{OfKind: string(o.Kind), OfName: o.Name, Project: string(o.Project)})
+	uses, err := q.UsesOfCopiedHolder(ctx, db.UsesOfCopiedHolderParams{
+		OfKind: string(o.Kind), OfName: o.Name, OfRegion: string(o.Region), Project: string(o.Project),
+	})
 	if err != nil || len(uses) == 0 {
 		return Failed("look for uses", err)
 	}
@@ -317,9 +367,9 @@ func unusedCopy(ctx context.Context, q *db.Queries, o *fleet.Object) error {
 	return fleet.Errorf(fleet.IllegalState, "%s still has %s", o, strings.Join(counts, ", ")).WithHint("delete them first")
 }
 
-// sameOrganization refuses to move a project that another region created to another organization.
+// sameOrganization refuses to move a project to another organization.
 func sameOrganization(before *fleet.Object, spec json.RawMessage) error {
-	if before.Kind != fleet.KindProject || before.Region == "" {
+	if before.Kind != fleet.KindProject {
 		return nil
 	}
 	was, errWas := fleet.HolderOf(before.Kind, before.Spec)
@@ -327,5 +377,6 @@ func sameOrganization(before *fleet.Object, spec json.RawMessage) error {
 	if err := errors.Join(errWas, errIs); err != nil || was.Organization == is.Organization {
 		return err
 	}
-	return fleet.Errorf(fleet.Conflict, "the organization of %s never changes: it is %q", before, was.Organization).At("/organization")
+	return fleet.Errorf(fleet.Conflict, "the organization of %s never changes: it is %q", before, was.Organization).At("/organization").
+		WithHint("declare another project")
 }

@@ -192,9 +192,9 @@ func (h holders) over(service string, project fleet.ProjectName) []*fleet.MultiR
 // governOne computes the syncing of what a write declares, and refuses the write where the policy over it does not
 // allow it.
 func (s *Store) governOne(ctx context.Context, q *db.Queries, w Write, spec json.RawMessage, before *fleet.Object) (Governed, error) {
-	next := &fleet.Object{ObjectKey: w.Key, Project: w.Project, Service: w.Service, Spec: spec}
+	next, named := &fleet.Object{ObjectKey: w.Key, Project: w.Project, Service: w.Service, Spec: spec}, fleet.CopyKey{ObjectKey: w.Key}
 	if before != nil {
-		next.Syncing, next.Region = before.Syncing, before.Region
+		next.Syncing, next.Region, named = before.Syncing, before.Region, before.Named(s.Region)
 	}
 	over, err := readHolders(ctx, q, []*fleet.Object{next})
 	if err != nil {
@@ -221,7 +221,7 @@ func (s *Store) governOne(ctx context.Context, q *db.Queries, w Write, spec json
 	if err := s.claimed(next, over); err != nil {
 		return Governed{}, err
 	}
-	return governed, decide.MayDeclare(w.Key, s.Region, governed.Policies...)
+	return governed, decide.MayDeclare(named, s.Region, governed.Policies...)
 }
 
 // MayTurn refuses to have anything done with an object in a region where the policy over it does not allow writing it:
@@ -234,7 +234,7 @@ func (s *Store) MayTurn(ctx context.Context, q *db.Queries, o *fleet.Object) err
 	if err != nil {
 		return err
 	}
-	return decide.MayDeclare(o.ObjectKey, s.Region, governed[0].Policies...)
+	return decide.MayDeclare(o.Named(s.Region), s.Region, governed[0].Policies...)
 }
 
 // checkPlace refuses a new object whose project or service is not declared.

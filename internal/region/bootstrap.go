@@ -1,6 +1,7 @@
 package region
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -17,6 +18,16 @@ func (s *server) bootstrap(ctx context.Context) error {
 	hash := identity.HashToken(s.cfg.BootstrapToken)
 	_, err := s.store.AddAPIToken(ctx, keyring.APIToken{Hash: hash[:], Role: "admin", Note: "bootstrap", CreatedBy: "bootstrap"})
 	return err
+}
+
+// nameURLs sets the URLs of the API that were not given. Other regions learn only a URL that was given.
+func (s *server) nameURLs() {
+	s.cfg.Describe.APIURL = cmp.Or(s.cfg.Describe.APIURL, s.cfg.PublicURL)
+	scheme := "http://"
+	if s.tls != nil {
+		scheme = "https://"
+	}
+	s.cfg.PublicURL = cmp.Or(s.cfg.PublicURL, scheme+s.cfg.Listen)
 }
 
 // declareRegion writes what this region is, unless it is written so already.

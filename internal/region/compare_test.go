@@ -119,6 +119,42 @@ func TestCompareEqual(t *testing.T) {
 	require.Equal(t, "301 objects compared with region eu, 0 differed; 0 written, 0 removed", op.Message)
 }
 
+// X8, M35: a comparison that waits for the peer says so in its operation, and since when, until it goes on.
+func TestCompareWaits(t *testing.T) {
+	t.Parallel()
+	m := stand(t, 1)
+	us := m.regions["us"]
+	us.exec(t, `INSERT INTO peers (name, public_key, number, admitted_by, admission, address, address_number, address_signature, problem, seen_at)
+		VALUES ('eu', decode(repeat('01', 32), 'hex'), 1, 'eu', decode(repeat('00', 64), 'hex'), 'https://eu:1', 1, decode(repeat('00', 64), 'hex'), 'no answer', '2026-03-01T12:00:00Z')`)
+	m.setCut([2]fleet.RegionName{"us", "eu"}, true)
+	op := m.ask("us", "eu", false)
+	says := func() []any {
+		now, err := us.store.GetOperation(t.Context(), op.ID)
+		require.NoError(t, err)
+		return []any{now.State, now.Reason, now.Message}
+	}
+	page := func() fleet.SyncTurn {
+		c := &compare.Comparer{Store: us.store, Peers: questions{mesh: m, self: "us"}}
+		turn, err := c.Page(t.Context(), fleet.SyncVisit{Peer: "eu", Run: "run"})
+		require.NoError(t, err)
+		return turn
+	}
+	require.Equal(t, "the link is cut", page().Waits)
+	require.Equal(t, []any{fleet.OperationRunning, "waiting", "waiting for region eu; it is unreachable since 2026-03-01T12:00:00Z: the link is cut"}, says())
+	require.NoError(t, us.store.NoteSync(t.Context(), "eu", ""))
+	require.Equal(t, []any{fleet.OperationRunning, "", ""}, says())
+	us.exec(t, `UPDATE region_streams SET position = ''`)
+	us.exec(t, `UPDATE region_syncs SET ended_at = now(), pass = wanted - 1`)
+	page()
+	require.Contains(t, says()[2], "the stream of region eu is not current yet")
+	us.exec(t, `UPDATE region_syncs SET wanted_at = now() - interval '1 hour'`)
+	m.setCut([2]fleet.RegionName{"us", "eu"}, false)
+	for !page().Done {
+		require.Equal(t, "", says()[1])
+	}
+	require.Equal(t, []any{fleet.OperationSucceeded, "compared"}, says()[:2])
+}
+
 // M23, M24, M26, X24: a comparison finds what was changed without an event: altered, removed, added, kept and renamed rows.
 func TestCompareRepairs(t *testing.T) {
 	t.Parallel()

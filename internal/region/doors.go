@@ -189,7 +189,9 @@ func (r *requests) handOver(ctx context.Context, ask postgres.Request, _ fleet.O
 	if err != nil {
 		return nil, err
 	}
-	return one(r.store.AskHandOver(ctx, policies.HandOverRequest{Request: ask, Holder: holder, To: fleet.RegionName(in.To), Force: in.Force}))
+	return one(r.store.AskHandOver(ctx, policies.HandOverRequest{
+		Request: ask, Holder: holder, Region: fleet.RegionName(in.Region), To: fleet.RegionName(in.To), Force: in.Force,
+	}))
 }
 
 // Operation reads one operation.

@@ -163,12 +163,7 @@ func openServer(ctx context.Context, cfg ServerConfig, log *slog.Logger) (*serve
 	if err != nil {
 		return nil, err
 	}
-	if s.cfg.PublicURL == "" {
-		s.cfg.PublicURL = "http://" + cfg.Listen
-		if s.tls != nil {
-			s.cfg.PublicURL = "https://" + cfg.Listen
-		}
-	}
+	s.nameURLs()
 	if s.id, err = postgres.NewID(); err != nil {
 		return nil, err
 	}

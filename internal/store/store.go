@@ -95,7 +95,7 @@ func areas() postgres.Parts {
 		Kinds: map[fleet.ObjectKind]postgres.StoredKind{
 			fleet.KindOrganization: {Written: policies.HolderWritten, Unused: policies.UnusedOrganization, Removed: policies.HolderRemoved},
 			fleet.KindProject: {
-				Check: postgres.Checked(policies.KeepOrganization), Written: policies.HolderWritten, Unused: postgres.UnusedProject, Removed: policies.HolderRemoved,
+				Written: postgres.Following(policies.ProjectWritten), Unused: postgres.UnusedProject, Removed: policies.HolderRemoved,
 			},
 			fleet.KindService: {
 				Check: postgres.Checked(policies.OutsideDefault), Written: policies.HolderWritten, Unused: policies.UnusedService, Removed: policies.HolderRemoved,

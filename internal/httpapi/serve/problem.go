@@ -46,7 +46,7 @@ func ProblemFor(err error) *api.Problem {
 	p = NewProblem(kind, "the region failed to do this")
 	var e *fleet.Error
 	if errors.As(err, &e) && kind != fleet.Internal {
-		p.Detail, p.Field, p.Hint, p.Owner = e.Message, e.Field, e.Hint, e.Owner
+		p.Detail, p.Field, p.Hint, p.Owner, p.Region = e.Message, e.Field, e.Hint, e.Owner, e.Region
 	}
 	if kind == fleet.Internal {
 		p.Hint = "the server's log says why"
@@ -88,6 +88,15 @@ func (s *Server) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 // Problem is what the caller of a request may know of an error; it logs what that leaves out.
 func (s *Server) Problem(r *http.Request, err error) *api.Problem {
 	p := ProblemFor(err)
+	if p.Owner != "" && s.addressOf != nil {
+		address, err := s.addressOf(r.Context(), fleet.RegionName(p.Owner))
+		if err != nil {
+			return s.Problem(r, err)
+		}
+		if p.OwnerAddress = address; address != "" {
+			p.Hint += "; its API: " + address
+		}
+	}
 	s.audit(r, err)
 	if p.Status >= http.StatusInternalServerError && r.Context().Err() == nil {
 		s.Log.Error("request failed", "method", r.Method, "path", r.URL.Path, "err", err)

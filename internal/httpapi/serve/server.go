@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 	"time"
@@ -27,6 +28,8 @@ type Server struct {
 	// Largest is the largest body that a request may have.
 	Largest int64
 
+	addressOf func(context.Context, fleet.RegionName) (string, error)
+
 	tokens   *tokenCache
 	registry *prometheus.Registry
 	metrics  *metrics
@@ -43,6 +46,8 @@ type Deps struct {
 	Metrics *prometheus.Registry
 	// Largest is the largest body that a request may have.
 	Largest int64
+	// AddressOf gives the URL of another region's API, "" if that is not known; nil for no other regions.
+	AddressOf func(context.Context, fleet.RegionName) (string, error)
 }
 
 const (
@@ -59,7 +64,7 @@ const (
 // New makes a server that has no operations yet.
 func New(d Deps) (*Server, error) {
 	s := &Server{
-		Now: d.Now, Log: d.Log, Refused: d.Refused, Stall: stallLimit, Largest: d.Largest, tokens: newTokenCache(d.Tokens, d.Now), registry: d.Metrics,
+		Now: d.Now, Log: d.Log, Refused: d.Refused, Stall: stallLimit, Largest: d.Largest, addressOf: d.AddressOf, tokens: newTokenCache(d.Tokens, d.Now), registry: d.Metrics,
 		Memory: NewMemory(readingTotal*d.Largest, readingShare*d.Largest, stallLimit), metrics: newMetrics(),
 	}
 	return s, s.Measure(s.metrics.requests, s.metrics.duration)

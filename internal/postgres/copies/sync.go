@@ -191,6 +191,18 @@ func wakeClaims(ctx context.Context, q *db.Queries, peer string) error {
 	return postgres.PutOutbox(ctx, q, subjects...)
 }
 
+// NoteSync has the operations on a comparison say why they wait, with "" that they do not.
+func (s *Store) NoteSync(ctx context.Context, peer fleet.RegionName, why string) error {
+	if why != "" {
+		trouble, err := postgres.PeerTrouble(ctx, s.Q, string(peer))
+		if err != nil {
+			return err
+		}
+		why = fmt.Sprintf("waiting for region %s%s: %s", peer, trouble, why)
+	}
+	return postgres.NoteWaiting(ctx, s.Q, fleet.SyncSubject(peer), fleet.OperationSync, why)
+}
+
 // endSync ends what was asked, and takes the outbox row.
 func (s *Store) endSync(ctx context.Context, q *db.Queries, peer fleet.RegionName, turn fleet.SyncTurn) error {
 	subject := fleet.SyncSubject(peer)

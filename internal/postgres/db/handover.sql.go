@@ -214,18 +214,25 @@ func (q *Queries) HoldersNamed(ctx context.Context, arg HoldersNamedParams) ([]H
 	return items, nil
 }
 
-const noteHandOver = `-- name: NoteHandOver :exec
-UPDATE operations SET reason = 'waiting', message = $1
-WHERE subject = $2 AND kind = 'hand-over' AND state = 'running' AND (reason, message) <> ('waiting', $1)
+const noteWaiting = `-- name: NoteWaiting :exec
+UPDATE operations SET reason = $1, message = $2
+WHERE subject = $3 AND kind = $4 AND state = 'running' AND (reason, message) <> ($1, $2)
 `
 
-type NoteHandOverParams struct {
+type NoteWaitingParams struct {
+	Reason  string
 	Message string
 	Subject string
+	Kind    string
 }
 
-func (q *Queries) NoteHandOver(ctx context.Context, arg NoteHandOverParams) error {
-	_, err := q.db.Exec(ctx, noteHandOver, arg.Message, arg.Subject)
+func (q *Queries) NoteWaiting(ctx context.Context, arg NoteWaitingParams) error {
+	_, err := q.db.Exec(ctx, noteWaiting,
+		arg.Reason,
+		arg.Message,
+		arg.Subject,
+		arg.Kind,
+	)
 	return err
 }
 
@@ -449,25 +456,32 @@ func (q *Queries) TxPlace(ctx context.Context) (TxPlaceRow, error) {
 }
 
 const usesOfCopiedHolder = `-- name: UsesOfCopiedHolder :many
-SELECT c.kind, count(*) AS uses FROM copies c
-WHERE NOT (c.kind = $1::text AND c.name = $2::text) AND CASE $1::text
+WITH alone AS (SELECT (SELECT count(*) FROM objects h WHERE h.kind = $1::text AND h.scope = '' AND h.name = $2::text)
+    + (SELECT count(*) FROM copies h WHERE h.kind = $1::text AND h.scope = '' AND h.name = $2::text) = 1 AS is)
+SELECT c.kind, count(*) AS uses FROM copies c, alone
+WHERE NOT (c.kind = $1::text AND c.name = $2::text) AND (alone.is OR c.region = $3::text) AND CASE $1::text
     WHEN 'project' THEN c.project = $2::text
-    WHEN 'service' THEN c.project = $3 AND c.service = $2::text
+    WHEN 'service' THEN c.project = $4 AND c.service = $2::text
     ELSE c.kind = 'project' AND c.spec ->> 'organization' = $2::text END
 GROUP BY c.kind
 UNION ALL
-SELECT o.kind, count(*) AS uses FROM objects o
-WHERE NOT (o.kind = $1::text AND o.name = $2::text) AND CASE $1::text
+SELECT o.kind, count(*) AS uses FROM objects o, alone
+WHERE NOT (o.kind = $1::text AND o.name = $2::text) AND alone.is AND CASE $1::text
     WHEN 'project' THEN o.project = $2::text
-    WHEN 'service' THEN o.project = $3 AND o.service = $2::text
+    WHEN 'service' THEN o.project = $4 AND o.service = $2::text
     ELSE o.kind = 'project' AND o.spec ->> 'organization' = $2::text END
 GROUP BY o.kind
+UNION ALL
+SELECT 'token', count(*) FROM api_tokens t, alone
+WHERE $1::text = 'project' AND t.project = $2::text AND alone.is AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > now())
+HAVING count(*) > 0
 `
 
 type UsesOfCopiedHolderParams struct {
-	OfKind  string
-	OfName  string
-	Project string
+	OfKind   string
+	OfName   string
+	OfRegion string
+	Project  string
 }
 
 type UsesOfCopiedHolderRow struct {
@@ -475,9 +489,15 @@ type UsesOfCopiedHolderRow struct {
 	Uses int64
 }
 
-// What belongs to a holder that another region created, in any region, by kind.
+// What belongs to a holder that another region created, in any region, by kind. What other regions created belongs to it only
+// if no other holder has its name.
 func (q *Queries) UsesOfCopiedHolder(ctx context.Context, arg UsesOfCopiedHolderParams) ([]UsesOfCopiedHolderRow, error) {
-	rows, err := q.db.Query(ctx, usesOfCopiedHolder, arg.OfKind, arg.OfName, arg.Project)
+	rows, err := q.db.Query(ctx, usesOfCopiedHolder,
+		arg.OfKind,
+		arg.OfName,
+		arg.OfRegion,
+		arg.Project,
+	)
 	if err != nil {
 		return nil, err
 	}

@@ -11,7 +11,9 @@ import (
 )
 
 const dropPolicyTurn = `-- name: DropPolicyTurn :exec
-DELETE FROM policy_turns WHERE kind = $1 AND name = $2
+DELETE FROM policy_turns t WHERE t.kind = $1 AND t.name = $2
+  AND (SELECT count(*) FROM objects o WHERE o.kind = t.kind AND o.scope = '' AND o.name = t.name)
+    + (SELECT count(*) FROM copies c WHERE c.kind = t.kind AND c.scope = '' AND c.name = t.name) <= 1
 `
 
 type DropPolicyTurnParams struct {
@@ -19,6 +21,7 @@ type DropPolicyTurnParams struct {
 	Name string
 }
 
+// The turn is of all holders of a name, whichever region created them: it goes with the last one.
 func (q *Queries) DropPolicyTurn(ctx context.Context, arg DropPolicyTurnParams) error {
 	_, err := q.db.Exec(ctx, dropPolicyTurn, arg.Kind, arg.Name)
 	return err

@@ -61,7 +61,7 @@ func (r *batchRelease) again(name fleet.InstanceName, message string) {
 
 // change decides what a spec comes to: a new revision, the same one once more, or nothing.
 func (r *batchRelease) change(i *BatchChange, o *fleet.Object, want *db.Revision) error {
-	if err := decide.MayDeclare(o.ObjectKey, r.s.Region, r.governed[o.Name].Policies...); err != nil {
+	if err := decide.MayDeclare(o.Named(r.s.Region), r.s.Region, r.governed[o.Name].Policies...); err != nil {
 		r.fail(i.Instance, string(fleet.KindOf(err)), messageOf(err))
 		return nil
 	}

@@ -2,7 +2,6 @@ package policies
 
 import (
 	"context"
-	"slices"
 
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -70,7 +69,7 @@ func (s *Store) handOver(ctx context.Context, v fleet.PolicyVisit) (out *fleet.H
 		if out == nil {
 			return nil
 		}
-		return postgres.Failed("note what is waited for", q.NoteHandOver(ctx, db.NoteHandOverParams{Subject: fleet.PolicySubject(key), Message: out.Waits}))
+		return postgres.Failed("note what is waited for", postgres.NoteWaiting(ctx, q, fleet.PolicySubject(key), fleet.OperationHandOver, out.Waits))
 	})
 	return out, err
 }
@@ -165,17 +164,11 @@ func (s *Store) move(ctx context.Context, q *db.Queries, o *fleet.Object) (*flee
 // awaitClaim says what the old owner waits for.
 func (s *Store) awaitClaim(ctx context.Context, q *db.Queries, o *fleet.Object, f fleet.Fence) (*fleet.HandOver, error) {
 	out := &fleet.HandOver{To: f.To, Epoch: f.Epoch, Waits: "waiting for region " + f.To + " to claim it"}
-	peers, err := q.PeerAllowed(ctx)
+	trouble, err := postgres.PeerTrouble(ctx, q, f.To)
 	if err != nil {
-		return nil, postgres.Failed("read the peers", err)
+		return nil, err
 	}
-	at := slices.IndexFunc(peers, func(p db.PeerAllowedRow) bool { return p.Name == f.To })
-	switch {
-	case at < 0:
-		out.Waits += "; it is not an enabled peer"
-	case peers[at].Problem != "" && peers[at].SeenAt != nil:
-		out.Waits += "; it is unreachable since " + peers[at].SeenAt.UTC().Format("2006-01-02T15:04:05Z")
-	}
+	out.Waits += trouble
 	asked, err := q.HandOverAsked(ctx, fleet.PolicySubject(o.ObjectKey))
 	if err != nil {
 		return nil, postgres.Failed("read operations", err)

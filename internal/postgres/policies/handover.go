@@ -15,6 +15,7 @@ import (
 type HandOverRequest struct {
 	postgres.Request
 	Holder fleet.ObjectKey
+	Region fleet.RegionName // that created the holder, "" as in a write
 	To     fleet.RegionName
 	Force  bool
 }
@@ -24,7 +25,7 @@ func (s *Store) AskHandOver(ctx context.Context, in HandOverRequest) (postgres.O
 	return postgres.Only(s.Request(ctx, "hand over "+in.Holder.String(), in.Request, func(q *db.Queries) error {
 		return postgres.Lock(ctx, q, []fleet.ObjectKey{in.Holder})
 	}, func(q *db.Queries) ([]postgres.Operation, error) {
-		o, err := postgres.FindHere(ctx, q, in.Holder)
+		o, err := s.FindNamed(ctx, q, fleet.CopyKey{Region: in.Region, ObjectKey: in.Holder})
 		if err != nil {
 			return nil, err
 		}
@@ -90,7 +91,7 @@ func (s *Store) fence(ctx context.Context, q *db.Queries, o *fleet.Object, polic
 	if err != nil {
 		return err
 	}
-	w := postgres.Write{Request: in.Request, Key: in.Holder, Labels: o.Labels, Service: o.Service}
+	w := postgres.Write{Request: in.Request, Key: in.Holder, Region: o.Named(s.Region).Region, Labels: o.Labels, Service: o.Service}
 	w.Project, w.Idempotency = o.Project, postgres.Idempotency{}
 	out, err := s.Write(ctx, q, w, json.RawMessage(next))
 	if err != nil {
@@ -144,10 +145,7 @@ func (s *Store) renounced(ctx context.Context, q *db.Queries, o *fleet.Object) (
 
 // birth is the region that created an object.
 func (s *Store) birth(o *fleet.Object) string {
-	if o.Region == "" {
-		return s.Region
-	}
-	return string(o.Region)
+	return string(o.Named(s.Region).Region)
 }
 
 // RenounceOf is what the new owner has to renounce before a hand-over is cancelled; nil when none is under way.

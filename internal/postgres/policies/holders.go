@@ -11,32 +11,12 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
 
-// KeepOrganization refuses to move a project to another organization.
-func KeepOrganization(ctx context.Context, q *db.Queries, w postgres.Write, spec fleet.ProjectSpec) (fleet.ProjectSpec, error) {
-	before, err := postgres.Find(ctx, q, w.Key)
-	if err != nil {
-		return spec, err
+// ProjectWritten refuses a new project of an organization that is not declared, whose lock the write has taken.
+func ProjectWritten(ctx context.Context, q *db.Queries, w postgres.Write, spec fleet.ProjectSpec, out postgres.Written) error {
+	if out.Before != nil || spec.Organization == "" {
+		return HolderWritten(ctx, q, w, spec, out)
 	}
-	if before == nil {
-		return spec, organized(ctx, q, spec.Organization)
-	}
-	was, err := fleet.HolderOf(w.Key.Kind, before.Spec)
-	if err == nil && was.Organization != spec.Organization {
-		err = fleet.Errorf(fleet.Conflict, "the organization of %s never changes: it is %q", w.Key, was.Organization).At("/organization").
-			WithHint("declare another project")
-	}
-	return spec, err
-}
-
-// organized refuses a project of an organization that is not declared.
-func organized(ctx context.Context, q *db.Queries, organization string) error {
-	if organization == "" {
-		return nil
-	}
-	key := fleet.OrganizationKey(organization)
-	if err := postgres.Lock(ctx, q, nil, key); err != nil {
-		return err
-	}
+	key := fleet.OrganizationKey(spec.Organization)
 	o, err := postgres.FindHere(ctx, q, key)
 	if err == nil && o == nil {
 		err = fleet.NoPlace(key, "/organization")

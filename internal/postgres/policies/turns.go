@@ -18,6 +18,7 @@ const pageSize = 500
 type PolicyRequest struct {
 	postgres.Request
 	Holder fleet.ObjectKey
+	Region fleet.RegionName // that created it, "" as in a write
 }
 
 // AskPolicy opens an operation for a full turn. It joins the turn that is under way: that applies the same policy.
@@ -25,7 +26,7 @@ func (s *Store) AskPolicy(ctx context.Context, in PolicyRequest) (postgres.Opera
 	var holder *fleet.Object
 	return postgres.Only(s.Request(ctx, "apply the policy of "+in.Holder.String(), in.Request, func(q *db.Queries) (err error) {
 		if err = postgres.Lock(ctx, q, nil, in.Holder); err == nil {
-			holder, err = postgres.Find(ctx, q, in.Holder)
+			holder, err = s.FindNamed(ctx, q, fleet.CopyKey{Region: in.Region, ObjectKey: in.Holder})
 		}
 		return err
 	}, func(q *db.Queries) ([]postgres.Operation, error) {

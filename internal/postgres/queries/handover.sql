@@ -81,25 +81,32 @@ RETURNING seq;
 -- name: CopiesNamed :many
 SELECT * FROM copies WHERE kind = @kind AND scope = @scope AND name = @name ORDER BY region;
 
--- What belongs to a holder that another region created, in any region, by kind.
+-- What belongs to a holder that another region created, in any region, by kind. What other regions created belongs to it only
+-- if no other holder has its name.
 -- name: UsesOfCopiedHolder :many
-SELECT c.kind, count(*) AS uses FROM copies c
-WHERE NOT (c.kind = @of_kind::text AND c.name = @of_name::text) AND CASE @of_kind::text
+WITH alone AS (SELECT (SELECT count(*) FROM objects h WHERE h.kind = @of_kind::text AND h.scope = '' AND h.name = @of_name::text)
+    + (SELECT count(*) FROM copies h WHERE h.kind = @of_kind::text AND h.scope = '' AND h.name = @of_name::text) = 1 AS is)
+SELECT c.kind, count(*) AS uses FROM copies c, alone
+WHERE NOT (c.kind = @of_kind::text AND c.name = @of_name::text) AND (alone.is OR c.region = @of_region::text) AND CASE @of_kind::text
     WHEN 'project' THEN c.project = @of_name::text
     WHEN 'service' THEN c.project = @project AND c.service = @of_name::text
     ELSE c.kind = 'project' AND c.spec ->> 'organization' = @of_name::text END
 GROUP BY c.kind
 UNION ALL
-SELECT o.kind, count(*) AS uses FROM objects o
-WHERE NOT (o.kind = @of_kind::text AND o.name = @of_name::text) AND CASE @of_kind::text
+SELECT o.kind, count(*) AS uses FROM objects o, alone
+WHERE NOT (o.kind = @of_kind::text AND o.name = @of_name::text) AND alone.is AND CASE @of_kind::text
     WHEN 'project' THEN o.project = @of_name::text
     WHEN 'service' THEN o.project = @project AND o.service = @of_name::text
     ELSE o.kind = 'project' AND o.spec ->> 'organization' = @of_name::text END
-GROUP BY o.kind;
+GROUP BY o.kind
+UNION ALL
+SELECT 'token', count(*) FROM api_tokens t, alone
+WHERE @of_kind::text = 'project' AND t.project = @of_name::text AND alone.is AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > now())
+HAVING count(*) > 0;
 
--- name: NoteHandOver :exec
-UPDATE operations SET reason = 'waiting', message = @message
-WHERE subject = @subject AND kind = 'hand-over' AND state = 'running' AND (reason, message) <> ('waiting', @message);
+-- name: NoteWaiting :exec
+UPDATE operations SET reason = @reason, message = @message
+WHERE subject = @subject AND kind = @kind AND state = 'running' AND (reason, message) <> (@reason, @message);
 
 -- name: TurnUnderWay :one
 SELECT EXISTS (SELECT FROM policy_turns WHERE kind = @kind AND name = @name AND ended_at IS NULL);

@@ -42,8 +42,11 @@ UPDATE policy_turns SET at = @at::text[], wrapped = @wrapped, visited = visited 
     moved_at = now(), ended_at = CASE WHEN @done::boolean THEN now() END
 WHERE kind = @kind AND name = @name AND wanted = @wanted AND at = @was_at::text[] AND wrapped = @was_wrapped AND ended_at IS NULL;
 
+-- The turn is of all holders of a name, whichever region created them: it goes with the last one.
 -- name: DropPolicyTurn :exec
-DELETE FROM policy_turns WHERE kind = @kind AND name = @name;
+DELETE FROM policy_turns t WHERE t.kind = @kind AND t.name = @name
+  AND (SELECT count(*) FROM objects o WHERE o.kind = t.kind AND o.scope = '' AND o.name = t.name)
+    + (SELECT count(*) FROM copies c WHERE c.kind = t.kind AND c.scope = '' AND c.name = t.name) <= 1;
 
 -- name: ProjectUnder :one
 SELECT name FROM holders

@@ -1,0 +1,136 @@
+package httpapi
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// copied makes a copy of what eu created, which a region owns.
+func (r *region) copied(key fleet.ObjectKey, project, owner, spec string) {
+	r.t.Helper()
+	r.sql(`INSERT INTO copies (region, kind, scope, name, owner, owner_epoch, number, uid, project, service, labels, generation, spec, syncing, created_by, created_at, updated_at, event)
+		VALUES ('eu', $1, '', $2, $4, 2, 1, gen_random_uuid(), $3, '', '{}', 3, $5::jsonb, $6::jsonb, 'test', now(), now(), 1)`,
+		string(key.Kind), key.Name, project, owner, spec, fmt.Sprintf(`{"owningRegion":%q,"regions":["eu","test"]}`, owner))
+}
+
+const euPolicy = `{"multiRegionPolicy":{"enabledRegions":["eu","test"],"defaultControlRegion":%q}}`
+
+// twoOfAName is a region that has a project and a template, and owns those of the same names that eu created.
+func twoOfAName(t *testing.T) *region {
+	t.Helper()
+	r := setup(t)
+	r.meets("eu")
+	r.put("/api/v1/projects/line", api.ProjectPut{})
+	r.put("/api/v1/templates/press", api.TemplatePut{Project: "line", Base: []byte(`{"of":"test"}`)})
+	r.copied(fleet.ProjectKey("line"), "line", "test", fmt.Sprintf(euPolicy, "test"))
+	r.copied(fleet.TemplateKey("press"), "line", "test", `{}`)
+	return r
+}
+
+func (r *region) view(path string) api.Object {
+	r.t.Helper()
+	a := r.call(r.admin, http.MethodGet, path, nil)
+	require.Equal(r.t, http.StatusOK, a.status, string(a.body))
+	return into[api.Object](r.t, a)
+}
+
+// M27, M39: the region that created an object is part of its name, also in a write: of two of a name, only the named one changes.
+func TestWriteByRegion(t *testing.T) {
+	t.Parallel()
+	r := twoOfAName(t)
+	const own, copied = "/api/v1/templates/press", "/api/v1/templates/press?region=eu"
+	before := r.view(own)
+	put := api.TemplatePut{Project: "line", Labels: map[string]string{"v": "2"}, Base: []byte(`{"of":"eu"}`)}
+	out := into[api.Accepted](t, r.put(copied, put))
+	require.Equal(t, []any{"eu", int64(4)}, []any{out.Object.Region, out.Object.Generation})
+	require.Equal(t, before, r.view(own))
+	require.Equal(t, put.Labels, r.view(copied).Labels)
+
+	etag := r.call(r.admin, http.MethodGet, copied, nil).header.Get("ETag")
+	require.Equal(t, http.StatusPreconditionFailed, r.call(r.admin, http.MethodPut, copied, put, "If-Match", `"1"`).status)
+	put.Compositions = []string{"base"}
+	require.Equal(t, http.StatusNotFound, r.call(r.admin, http.MethodPut, copied, put).status, "a base of eu")
+	r.copied(fleet.TemplateKey("base"), "line", "eu", `{}`)
+	r.sql(`INSERT INTO template_generations (name, generation, spec) VALUES ('eu/base', 3, '{}')`)
+	r.put(copied, put, "If-Match", etag)
+	require.Contains(t, string(r.view(copied).Spec), `"compositions":[{"name":"base","generation":3}]`, "as eu names it")
+
+	r.put("/api/v1/templates/press?region=test", api.TemplatePut{Project: "line", Base: []byte(`{"of":"test","v":2}`)})
+	require.Equal(t, before.Generation+1, r.view(own).Generation)
+	require.Equal(t, http.StatusNotFound, r.call(r.admin, http.MethodDelete, "/api/v1/templates/base?region=test", nil).status)
+
+	require.Equal(t, http.StatusUnprocessableEntity, r.call(r.admin, http.MethodDelete, "/api/v1/projects/line?region=eu", nil).status, "what eu created is in it")
+	for range 2 {
+		require.Equal(t, http.StatusOK, r.call(r.admin, http.MethodDelete, copied, nil, "Idempotency-Key", "k").status)
+	}
+	require.Equal(t, http.StatusNotFound, r.call(r.admin, http.MethodGet, copied, nil).status)
+	r.view(own)
+	r.sql(`DELETE FROM copies WHERE name = 'base'`)
+	require.Equal(t, http.StatusOK, r.call(r.admin, http.MethodDelete, "/api/v1/projects/line?region=eu", nil).status, "what is here belongs to the project of this region")
+	r.view("/api/v1/projects/line")
+}
+
+// M34: a hand-over, and a request to apply a policy, are of the holder that the region names.
+func TestAskByRegion(t *testing.T) {
+	t.Parallel()
+	r := twoOfAName(t)
+	require.Equal(t, http.StatusUnprocessableEntity, r.call(r.admin, http.MethodPost, "/api/v1/projects/line/hand-over", api.HandOverRequest{To: "eu"}).status, "it has no policy")
+	require.Equal(t, http.StatusAccepted, r.call(r.admin, http.MethodPost, "/api/v1/projects/line/apply-policy?region=eu", nil).status)
+	require.Equal(t, http.StatusAccepted, r.call(r.admin, http.MethodPost, "/api/v1/projects/line/hand-over?region=eu", api.HandOverRequest{To: "eu"}).status)
+	require.Contains(t, string(r.view("/api/v1/projects/line?region=eu").Syncing), `"fence":{"to":"eu"`)
+	require.NotContains(t, string(r.view("/api/v1/projects/line").Syncing), "fence")
+	p := r.call(r.admin, http.MethodPut, "/api/v1/templates/press?region=eu", api.TemplatePut{Project: "line", Base: []byte(`{}`)}).problem(t)
+	require.Equal(t, []any{http.StatusMisdirectedRequest, "eu", "eu"}, []any{p.Status, p.Owner, p.Region})
+}
+
+// M39, M46: what another region owns is refused with that region, the name that the object has there, and where its API is.
+func TestOwnedElsewhere(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	r.meets("eu")
+	r.put("/api/v1/projects/line", api.ProjectPut{})
+	r.copied(fleet.TemplateKey("press"), "line", "us", `{}`)
+	template := api.TemplatePut{Project: "line", Base: []byte(`{}`)}
+	refused := func(method, path string, body any) *api.Problem {
+		t.Helper()
+		p := r.call(r.admin, method, path, body).problem(t)
+		return &p
+	}
+	for _, row := range []struct {
+		method, path string
+		body         any
+		owner        string
+	}{
+		{http.MethodPut, "templates/press?region=eu", template, "us"},
+		{http.MethodDelete, "templates/press?region=eu", nil, "us"},
+		{http.MethodPut, "templates/other?region=eu", template, "eu"},
+		{http.MethodDelete, "templates/other?region=eu", nil, "eu"},
+		{http.MethodDelete, "pools/north?region=eu", nil, "eu"},
+		{http.MethodPut, "pools/north?region=eu", api.PoolPut{}, "eu"},
+		{http.MethodPut, "projects/p?region=eu", api.ProjectPut{}, "eu"},
+		{http.MethodPut, "sites/plant-9/instances/i?region=eu", api.InstancePut{Config: []byte(`{}`)}, "eu"},
+		{http.MethodDelete, "sites/plant-9/instances/i?region=eu", nil, "eu"},
+		{http.MethodPut, "deployments/d?region=eu", api.DeploymentPut{Command: []string{"true"}}, "eu"},
+		{http.MethodPut, "fleets/f?region=eu", map[string]any{"change": map[string]any{"patch": map[string]any{"a": 1}}}, "eu"},
+		{http.MethodPost, "projects/p/hand-over?region=eu", api.HandOverRequest{To: "test"}, "eu"},
+	} {
+		p := refused(row.method, "/api/v1/"+row.path, row.body)
+		require.Equal(t, []any{http.StatusMisdirectedRequest, row.owner, "eu", ""}, []any{p.Status, p.Owner, p.Region, p.OwnerAddress}, "%s %s: %s", row.method, row.path, p.Detail)
+		require.Contains(t, p.Hint, "send the request to region "+row.owner)
+	}
+	p := refused(http.MethodPut, "/api/v1/templates/press?region=nowhere", template)
+	require.Equal(t, []any{http.StatusNotFound, "region", "use test or eu"}, []any{p.Status, p.Field, p.Hint})
+	require.Equal(t, http.StatusNotFound, refused(http.MethodDelete, "/api/v1/pools/north?region=nowhere", nil).Status)
+	require.Equal(t, "region", refused(http.MethodPost, "/api/v1/nodes/a/revoke?region=eu", nil).Field)
+
+	require.NoError(t, r.store.TellsOf(t.Context(), "eu", fleet.RegionAbout{Spec: fleet.RegionSpec{APIURL: "https://eu.example.com"}}))
+	p = refused(http.MethodDelete, "/api/v1/pools/north?region=eu", nil)
+	require.Equal(t, "https://eu.example.com", p.OwnerAddress)
+	require.Equal(t, "send the request to region eu; its API: https://eu.example.com", p.Hint)
+}
