@@ -116,7 +116,7 @@ func (a *applying) run(ctx context.Context, changes []fleet.CopyChange) error {
 		settled = append(settled, a.all.kept...)
 	}
 	for _, step := range []func() error{
-		func() error { return a.list(ctx) },
+		func() error { return putLost(ctx, a.q, a.peer, a.lost) },
 		func() error { return a.move(ctx) },
 		func() error { return a.turnPolicies(ctx, slices.Concat(a.all.written, a.all.ended)) },
 		func() error { return a.follow(ctx, a.all.written) },

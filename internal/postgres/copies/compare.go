@@ -260,10 +260,7 @@ func (a *applying) lose(c fleet.CopyChange, rule string) {
 	if !copied && c.Object == nil {
 		return
 	}
-	version := a.held[c.Key].Version
-	l := lost{
-		Region: c.Key.Region, Kind: c.Key.Kind, Scope: c.Key.Scope, Name: c.Key.Name, OwnerEpoch: version.OwnerEpoch, Number: version.Number, Reason: rule,
-	}
+	l := lostOf(c.Key, a.held[c.Key].Version, rule)
 	if copied {
 		held.Region = c.Key.Region
 		r := rowOf(a.held[c.Key].Owner, held)
@@ -272,33 +269,59 @@ func (a *applying) lose(c fleet.CopyChange, rule string) {
 	a.lost = append(a.lost, l)
 }
 
-// list writes what is lost where an operator finds it.
-func (a *applying) list(ctx context.Context) error {
-	if len(a.lost) == 0 {
+func lostOf(k fleet.CopyKey, v fleet.CopyVersion, reason string) lost {
+	return lost{Region: k.Region, Kind: k.Kind, Scope: k.Scope, Name: k.Name, OwnerEpoch: v.OwnerEpoch, Number: v.Number, Reason: reason}
+}
+
+// putLost writes what is lost where an operator finds it.
+func putLost(ctx context.Context, q *db.Queries, peer fleet.RegionName, all []lost) error {
+	if len(all) == 0 {
 		return nil
 	}
-	body, err := json.Marshal(a.lost)
+	body, err := json.Marshal(all)
 	if err != nil {
 		return postgres.Failed("list what is lost", err)
 	}
-	return postgres.Failed("list what is lost", a.q.PutLost(ctx, db.PutLostParams{Peer: string(a.peer), Rows: body}))
+	return postgres.Failed("list what is lost", q.PutLost(ctx, db.PutLostParams{Peer: string(peer), Rows: body}))
 }
 
 // ListUndone lists what a restore of a peer undid from an event of the era of a place on. It is for a comparison that comes before the
 // stream of the new era.
 func (s *Store) ListUndone(ctx context.Context, at fleet.SyncPlace, from int64) error {
-	return listUndone(ctx, s.Q, at.Peer, at.Position, from)
+	return s.Tx(ctx, "list what region "+string(at.Peer)+" lost", func(q *db.Queries) error {
+		return listUndone(ctx, q, at.Peer, at.Position, from)
+	})
 }
 
-// listUndone lists what a restore of the peer undid of the era of a place, each state once: newer ones replace it.
+// listUndone lists what a restore of the peer undid of the era of a place, each state once: newer ones replace it. What waited is
+// dropped, so that it does not come after them.
 func listUndone(ctx context.Context, q *db.Queries, peer fleet.RegionName, position string, from int64) error {
 	at, is := postgres.PlaceOfToken(position)
 	if !is || from == 0 {
 		return nil
 	}
-	return postgres.Failed("list what is lost", q.ListUndone(ctx, db.ListUndoneParams{
-		Peer: string(peer), FirstNumber: from, LastNumber: fleet.FirstNumber(at.Era + 1),
-	}))
+	last := fleet.FirstNumber(at.Era + 1)
+	if err := q.ListUndone(ctx, db.ListUndoneParams{Peer: string(peer), FirstNumber: from, LastNumber: last}); err != nil {
+		return postgres.Failed("list what is lost", err)
+	}
+	waited, err := q.TakeUndone(ctx, db.TakeUndoneParams{Peer: string(peer), FirstNumber: from, LastNumber: last})
+	if err != nil {
+		return postgres.Failed("drop what waits and was undone", err)
+	}
+	var all []lost
+	for _, change := range waited {
+		var c fleet.CopyChange
+		if json.Unmarshal(change, &c) != nil {
+			continue // of an older build
+		}
+		all = append(all, lostOf(c.Key, c.Version, "undone"))
+		if c.Object != nil {
+			c.Object.Region = c.Key.Region
+			r := rowOf(peer, *c.Object)
+			all[len(all)-1].Object = &r
+		}
+	}
+	return putLost(ctx, q, peer, all)
 }
 
 // move has another region answer for copies.

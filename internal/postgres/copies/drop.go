@@ -52,7 +52,7 @@ func leftAlone(ctx context.Context, q *db.Queries, peer fleet.RegionName) error 
 }
 
 func (s *Store) drop(ctx context.Context, q *db.Queries, peer fleet.RegionName, all []fleet.Object) error {
-	a := &applying{s: s, q: q, self: fleet.RegionName(s.Region), peer: peer}
+	a := s.applying(q, peer)
 	ended := make([]fleet.CopyChange, len(all))
 	for i, o := range all {
 		ended[i] = fleet.CopyChange{Key: keyOf(o), Version: o.Version, End: fleet.CopyRemoved}

@@ -800,6 +800,42 @@ func (q *Queries) Syncs(ctx context.Context) ([]RegionSync, error) {
 	return items, nil
 }
 
+const takeUndone = `-- name: TakeUndone :many
+WITH aside AS (
+    DELETE FROM quarantine q WHERE q.peer = $1 AND q.waiting IS NOT NULL AND q.number >= $2 AND q.number <= $3
+    RETURNING q.waiting AS change),
+waits AS (
+    DELETE FROM copies_waiting w WHERE w.owner = $1 AND w.number >= $2 AND w.number <= $3 RETURNING w.change)
+SELECT a.change FROM aside a UNION ALL SELECT w.change FROM waits w
+`
+
+type TakeUndoneParams struct {
+	Peer        string
+	FirstNumber int64
+	LastNumber  int64
+}
+
+// What waits of that time waits no more.
+func (q *Queries) TakeUndone(ctx context.Context, arg TakeUndoneParams) ([]json.RawMessage, error) {
+	rows, err := q.db.Query(ctx, takeUndone, arg.Peer, arg.FirstNumber, arg.LastNumber)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []json.RawMessage
+	for rows.Next() {
+		var change json.RawMessage
+		if err := rows.Scan(&change); err != nil {
+			return nil, err
+		}
+		items = append(items, change)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const wantSync = `-- name: WantSync :one
 INSERT INTO region_syncs AS s (peer, accepting) VALUES ($1, $2)
 ON CONFLICT (peer) DO UPDATE SET wanted = s.wanted + 1, wanted_at = now(), accepting = s.accepting AND s.ended_at IS NULL OR excluded.accepting

@@ -122,6 +122,15 @@ SELECT @peer, u.region, u.kind, u.scope, u.name, u.owner_epoch, u.number, 'undon
 WHERE NOT EXISTS (SELECT FROM lost_writes w WHERE w.peer = @peer AND w.region = u.region AND w.kind = u.kind AND w.scope = u.scope AND w.name = u.name
     AND w.owner_epoch = u.owner_epoch AND w.number = u.number);
 
+-- What waits of that time waits no more.
+-- name: TakeUndone :many
+WITH aside AS (
+    DELETE FROM quarantine q WHERE q.peer = @peer AND q.waiting IS NOT NULL AND q.number >= @first_number AND q.number <= @last_number
+    RETURNING q.waiting AS change),
+waits AS (
+    DELETE FROM copies_waiting w WHERE w.owner = @peer AND w.number >= @first_number AND w.number <= @last_number RETURNING w.change)
+SELECT a.change FROM aside a UNION ALL SELECT w.change FROM waits w;
+
 -- name: StreamPlace :one
 SELECT coalesce(nullif(position, ''), began)::text AS place FROM region_streams WHERE peer = @peer;
 
