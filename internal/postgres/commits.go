@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/holdfast-io/holdfast/internal/poke"
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
 
@@ -25,7 +24,12 @@ func NewCommits(s *Store, server string) *Commits {
 }
 
 // Note has the others notified; it does not wait.
-func (c *Commits) Note() { poke.Once(c.wake) }
+func (c *Commits) Note() {
+	select {
+	case c.wake <- struct{}{}:
+	default: // it looks soon
+	}
+}
 
 // Tell notifies the others until ctx ends, or Postgres does not answer.
 func (c *Commits) Tell(ctx context.Context) error {

@@ -69,8 +69,8 @@ func (s *server) follower() *watch.Follower {
 	streams := peerStreams{s.peers}
 	return &watch.Follower{
 		Store: s.store, Peers: streams, Waiting: s.store, Parts: peerParts{streams.send}, MaxBody: maxCopiedBody, Log: s.log,
-		Rival: s.metrics.rival,
-		Turn:  followTurn, Beat: followBeat, Silence: followSilence, Retry: followRetry,
+		Now: time.Now, Rival: s.metrics.rival,
+		Turn: followTurn, Beat: followBeat, Silence: followSilence, Retry: followRetry,
 	}
 }
 

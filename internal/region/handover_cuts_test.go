@@ -251,6 +251,16 @@ func TestNewOwnerDeletesAndCreates(t *testing.T) {
 	h.agree("eu deletes what us made")
 	_, err = eu.DeleteDeclared(t.Context(), h.write(lineKey))
 	require.Equal(t, fleet.IllegalState, fleet.KindOf(err), "the pool belongs to it")
+
+	require.NoError(t, h.templateAs("eu", h.write(press), `{}`))
+	h.agree("the region that created a template creates one of its name again")
+	require.Equal(t, "eu 3", h.owner("ap", "eu", press))
+	_, err = eu.DeleteDeclared(t.Context(), h.write(press))
+	require.NoError(t, err)
+	h.agree("it is gone again")
+	require.NoError(t, h.templateAs("eu", h.write(press), `{}`))
+	h.agree("and there again")
+	require.Equal(t, "eu 4", h.owner("ap", "eu", press))
 }
 
 // M31, M38: whatever a third region hears first, it has in the end what the owners have.

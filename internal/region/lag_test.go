@@ -21,12 +21,12 @@ func TestLag(t *testing.T) {
 	n.beat = 50 * time.Millisecond
 	for name, r := range m.regions {
 		n.up(name, r.store)
-		defer n.down(name)
+		t.Cleanup(func() { n.down(name) })
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	wait := m.followBy(ctx, func(r *sharing) *watch.Follower {
 		return &watch.Follower{
-			Store: r.store, Peers: pipes{n, r.name}, Log: slog.New(slog.DiscardHandler),
+			Now: time.Now, Store: r.store, Peers: pipes{n, r.name}, Log: slog.New(slog.DiscardHandler),
 			Turn: time.Minute, Beat: 50 * time.Millisecond, Silence: 15 * time.Second, Retry: 50 * time.Millisecond,
 		}
 	})

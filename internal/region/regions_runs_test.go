@@ -156,7 +156,7 @@ func (r *runs) start(name fleet.RegionName) {
 	var all sync.WaitGroup
 	s := r.regions[name].store
 	f := &watch.Follower{
-		Store: s, Peers: pipes{r.network, name}, Waiting: s, Parts: r.network.parts(name), MaxBody: 1 << 20, Log: slog.New(slog.DiscardHandler),
+		Now: time.Now, Store: s, Peers: pipes{r.network, name}, Waiting: s, Parts: r.network.parts(name), MaxBody: 1 << 20, Log: slog.New(slog.DiscardHandler),
 		Turn: 10 * time.Second, Beat: 2 * time.Second, Silence: 15 * time.Second, Retry: 2 * time.Second,
 	}
 	for _, peer := range runNames {

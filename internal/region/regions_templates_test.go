@@ -124,7 +124,7 @@ func (m *templateMesh) runs(selves ...fleet.RegionName) {
 	var all sync.WaitGroup
 	for _, self := range selves {
 		f := &watch.Follower{
-			Store: m.regions[self].store, Peers: from{m.mesh, self}, Waiting: m.regions[self].store, Parts: m.sender(self), MaxBody: 32 << 20,
+			Now: time.Now, Store: m.regions[self].store, Peers: from{m.mesh, self}, Waiting: m.regions[self].store, Parts: m.sender(self), MaxBody: 32 << 20,
 			Log: slog.New(slog.DiscardHandler), Turn: 3 * time.Second, Beat: 20 * time.Millisecond, Silence: 20 * time.Second, Retry: 50 * time.Millisecond,
 			Rival: func(_ fleet.RegionName, n int) { m.rivals.Add(int64(n)) },
 		}

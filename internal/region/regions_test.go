@@ -146,7 +146,7 @@ func (m *mesh) setCut(link [2]fleet.RegionName, cut bool) {
 func (m *mesh) follow(ctx context.Context) (wait func()) {
 	return m.followBy(ctx, func(r *sharing) *watch.Follower {
 		return &watch.Follower{
-			Store: r.store, Peers: from{m, r.name}, Log: slog.New(slog.DiscardHandler),
+			Now: time.Now, Store: r.store, Peers: from{m, r.name}, Log: slog.New(slog.DiscardHandler),
 			Turn: 700 * time.Millisecond, Beat: 50 * time.Millisecond, Silence: 20 * time.Second, Retry: 50 * time.Millisecond,
 		}
 	})

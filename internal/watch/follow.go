@@ -46,6 +46,7 @@ type Follower struct {
 	// MaxBody is the largest body that a copy may name, in bytes.
 	MaxBody int64
 	Log     *slog.Logger
+	Now     func() time.Time
 	// Turn is how long one call follows a peer, Beat the time between its signs of life, Silence how long a stream may say
 	// nothing, Retry the longest pause between two attempts to reach a peer.
 	Turn, Beat, Silence, Retry time.Duration
@@ -70,7 +71,7 @@ func (r *Follower) Follow(ctx context.Context, peer fleet.RegionName, run string
 	}
 	f := &following{Follower: r, claim: claim, tell: beat, waits: make(chan struct{}, 1), retry: make(chan struct{}, 1)}
 	if lag, known := lags[peer]; known {
-		f.mark = mark{at: time.Now(), held: lag}
+		f.mark = mark{at: r.Now(), held: lag}
 	}
 	turn, cancel := context.WithTimeout(ctx, r.Turn)
 	defer cancel()
@@ -125,17 +126,17 @@ type mark struct {
 }
 
 // lag is how far behind the peer this region is since a mark, on the clock of this process; negative if that is not known.
-func (m mark) lag() time.Duration {
+func (m mark) lag(now time.Time) time.Duration {
 	if m.at.IsZero() {
 		return -1
 	}
-	return time.Since(m.at) + m.held
+	return now.Sub(m.at) + m.held
 }
 
 func (f *following) lag() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.mark.lag()
+	return f.mark.lag(f.Now())
 }
 
 func (f *following) counts() fleet.Followed {
@@ -218,32 +219,24 @@ func (f *following) open(ctx context.Context) (took bool, err error) {
 	defer silence.Stop()
 	defer places.Stop()
 	for {
+		var err error
 		select {
 		case <-ctx.Done():
-			return s.took, ctx.Err()
+			err = ctx.Err()
 		case <-f.retry:
-			if err := s.apply(ctx, nil, false); err != nil {
-				return s.took, err
-			}
+			err = s.apply(ctx, nil, false)
 		case <-places.C:
-			if err := s.keepPlace(ctx); err != nil {
-				return s.took, err
-			}
+			err = s.keepPlace(ctx)
 		case <-silence.C:
-			return s.took, fleet.Errorf(fleet.Unavailable, "region %s sent nothing for %v", f.claim.Peer, f.Silence)
+			err = fleet.Errorf(fleet.Unavailable, "region %s sent nothing for %v", f.claim.Peer, f.Silence)
 		case l := <-lines:
-			if l.err != nil {
-				return s.took, l.err
-			}
 			silence.Reset(f.Silence)
-			if err := s.take(ctx, l); err != nil {
-				return s.took, err
+			if err = s.take(ctx, l); err == nil && s.due && len(lines) == 0 { // lines that are here are applied together
+				err = s.keepPlace(ctx)
 			}
-			if s.due && len(lines) == 0 { // lines that are here are applied together
-				if err := s.keepPlace(ctx); err != nil {
-					return s.took, err
-				}
-			}
+		}
+		if err != nil {
+			return s.took, err
 		}
 	}
 }
@@ -305,6 +298,9 @@ type received struct {
 }
 
 func (s *received) take(ctx context.Context, l line) error {
+	if l.err != nil {
+		return l.err
+	}
 	switch l.Type {
 	case api.WatchObject, api.WatchGone:
 		s.snapshot++
@@ -329,7 +325,7 @@ func (s *received) take(ctx context.Context, l line) error {
 		return s.apply(ctx, nil, false)
 	case api.WatchCurrent:
 		s.place, s.due = &fleet.StreamPlace{Position: l.Token}, s.due || len(s.changes) > 0 || s.began != ""
-		s.mark = mark{time.Now(), time.Duration(min(max(0, l.HeldBackMs), mostHeld)) * time.Millisecond}
+		s.mark = mark{s.f.Now(), time.Duration(min(max(0, l.HeldBackMs), mostHeld)) * time.Millisecond}
 		s.began = ""
 	case api.WatchHardReset:
 		s.snapshot, s.changes, s.bytes, s.began, s.place, s.due, s.reset = 0, nil, 0, "", nil, false, true
@@ -357,7 +353,7 @@ func (s *received) keepPlace(ctx context.Context) error {
 // apply writes what was read.
 func (s *received) apply(ctx context.Context, at *fleet.StreamPlace, current bool) error {
 	applied, err := s.f.Store.ApplyCopies(ctx, fleet.CopySet{
-		Claim: s.f.claim, Changes: s.changes, Place: at, Current: current, Lag: s.mark.lag(), Reset: s.reset, UndoneFrom: s.undone,
+		Claim: s.f.claim, Changes: s.changes, Place: at, Current: current, Lag: s.mark.lag(s.f.Now()), Reset: s.reset, UndoneFrom: s.undone,
 	})
 	if err != nil {
 		return err

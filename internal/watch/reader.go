@@ -85,10 +85,13 @@ func (r *Reader) run(ctx context.Context) {
 	defer tick.Stop()
 	gap := time.NewTimer(readGap)
 	defer gap.Stop()
-	for looked := (time.Time{}); ctx.Err() == nil; {
-		if looked.IsZero() || time.Since(looked) >= heldEvery {
+	held := time.NewTicker(heldEvery)
+	defer held.Stop()
+	for r.lookHeld(ctx); ctx.Err() == nil; {
+		select {
+		case <-held.C:
 			r.lookHeld(ctx)
-			looked = time.Now()
+		default:
 		}
 		if r.read(ctx) {
 			continue

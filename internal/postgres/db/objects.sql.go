@@ -105,7 +105,11 @@ func (q *Queries) CountObjectsIn(ctx context.Context, arg CountObjectsInParams) 
 }
 
 const deleteObject = `-- name: DeleteObject :exec
-DELETE FROM objects WHERE kind = $1 AND scope = $2 AND name = $3
+WITH gone AS (DELETE FROM objects o WHERE o.kind = $1 AND o.scope = $2 AND o.name = $3 RETURNING o.uid, o.kind, o.api_version, o.project, o.scope, o.name, o.labels, o.generation, o.resource_version, o.spec, o.syncing, o.owner_epoch, o.created_by, o.created_at, o.updated_at, o.deleting_since, o.service, o.refreshed, o.owner_number)
+INSERT INTO copy_markers (region, kind, scope, name, owner, owner_epoch, number, reason)
+SELECT r.name, g.kind, g.scope, g.name, r.name, g.owner_epoch, greatest(g.resource_version, g.refreshed), 'deleted' FROM gone g, region r WHERE g.owner_epoch > 1
+ON CONFLICT (kind, scope, name, region) DO UPDATE SET
+    owner = excluded.owner, owner_epoch = excluded.owner_epoch, number = excluded.number, reason = excluded.reason, at = now()
 `
 
 type DeleteObjectParams struct {
@@ -114,6 +118,7 @@ type DeleteObjectParams struct {
 	Name  string
 }
 
+// What was handed over leaves a marker: without one, another object of the name would begin in an epoch that is over.
 func (q *Queries) DeleteObject(ctx context.Context, arg DeleteObjectParams) error {
 	_, err := q.db.Exec(ctx, deleteObject, arg.Kind, arg.Scope, arg.Name)
 	return err
@@ -251,8 +256,10 @@ func (q *Queries) InsertIdempotency(ctx context.Context, arg InsertIdempotencyPa
 }
 
 const insertObject = `-- name: InsertObject :one
-INSERT INTO objects (kind, scope, name, project, service, labels, generation, resource_version, spec, syncing, created_by)
-VALUES ($1, $2, $3, $4, $5, $6, $7, 0, $8, $9, $10)
+INSERT INTO objects (kind, scope, name, project, service, labels, generation, resource_version, spec, syncing, created_by, owner_epoch)
+VALUES ($1, $2, $3, $4, $5, $6, $7, 0, $8, $9, $10, coalesce((
+    SELECT m.owner_epoch + 1 FROM copy_markers m, region r
+    WHERE m.kind = $1 AND m.scope = $2 AND m.name = $3 AND m.region = r.name), 1))
 RETURNING uid, kind, api_version, project, scope, name, labels, generation, resource_version, spec, syncing, owner_epoch, created_by, created_at, updated_at, deleting_since, service, refreshed, owner_number
 `
 
@@ -269,6 +276,7 @@ type InsertObjectParams struct {
 	CreatedBy  string
 }
 
+// What is shared is newer than one of its name that went, whoever owned that.
 func (q *Queries) InsertObject(ctx context.Context, arg InsertObjectParams) (Object, error) {
 	row := q.db.QueryRow(ctx, insertObject,
 		arg.Kind,

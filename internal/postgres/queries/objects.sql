@@ -15,9 +15,12 @@ ORDER BY name LIMIT sqlc.arg(max_rows);
 -- name: CountObjectsIn :one
 SELECT count(*) FROM objects WHERE kind = @kind AND scope = @scope;
 
+-- What is shared is newer than one of its name that went, whoever owned that.
 -- name: InsertObject :one
-INSERT INTO objects (kind, scope, name, project, service, labels, generation, resource_version, spec, syncing, created_by)
-VALUES (@kind, @scope, @name, @project, @service, @labels, @generation, 0, @spec, @syncing, @created_by)
+INSERT INTO objects (kind, scope, name, project, service, labels, generation, resource_version, spec, syncing, created_by, owner_epoch)
+VALUES (@kind, @scope, @name, @project, @service, @labels, @generation, 0, @spec, @syncing, @created_by, coalesce((
+    SELECT m.owner_epoch + 1 FROM copy_markers m, region r
+    WHERE m.kind = @kind AND m.scope = @scope AND m.name = @name AND m.region = r.name), 1))
 RETURNING *;
 
 -- name: UpdateObject :one
@@ -27,8 +30,13 @@ SET uid = @uid, labels = @labels, generation = @generation, spec = @spec, syncin
 WHERE kind = @kind AND scope = @scope AND name = @name
 RETURNING *;
 
+-- What was handed over leaves a marker: without one, another object of the name would begin in an epoch that is over.
 -- name: DeleteObject :exec
-DELETE FROM objects WHERE kind = @kind AND scope = @scope AND name = @name;
+WITH gone AS (DELETE FROM objects o WHERE o.kind = @kind AND o.scope = @scope AND o.name = @name RETURNING o.*)
+INSERT INTO copy_markers (region, kind, scope, name, owner, owner_epoch, number, reason)
+SELECT r.name, g.kind, g.scope, g.name, r.name, g.owner_epoch, greatest(g.resource_version, g.refreshed), 'deleted' FROM gone g, region r WHERE g.owner_epoch > 1
+ON CONFLICT (kind, scope, name, region) DO UPDATE SET
+    owner = excluded.owner, owner_epoch = excluded.owner_epoch, number = excluded.number, reason = excluded.reason, at = now();
 
 -- name: ForgetReferences :exec
 DELETE FROM object_references WHERE kind = @kind AND scope = @scope AND name = @name;
