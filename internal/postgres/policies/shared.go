@@ -75,8 +75,11 @@ func (s *Store) refreshShared(ctx context.Context, q *db.Queries, objects []*fle
 // endHandOver ends the requests for a hand-over that has ended.
 func (p *page) endHandOver(ctx context.Context, subject string) error {
 	o, err := postgres.FindHere(ctx, p.q, p.visit.Holder())
-	if err != nil || o == nil {
+	if err != nil {
 		return err
+	}
+	if o == nil {
+		return postgres.EndOperations(ctx, p.q, subject, p.deleted())
 	}
 	return postgres.EndOperations(ctx, p.q, subject, postgres.Ending{
 		Kind: fleet.OperationHandOver, State: fleet.OperationSucceeded, Reason: "claimed",

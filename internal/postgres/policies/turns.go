@@ -170,7 +170,7 @@ func (p *page) apply(ctx context.Context) error {
 	}
 	row, err := p.q.GetPolicyTurn(ctx, db.GetPolicyTurnParams{Kind: string(p.visit.Kind), Name: p.visit.Name})
 	if postgres.NoRows(err) {
-		return p.end(ctx, postgres.Ending{State: fleet.OperationFailed, Reason: string(fleet.NotFound), Message: p.visit.Holder().String() + " was deleted"})
+		return p.end(ctx, p.deleted())
 	}
 	if err != nil {
 		return postgres.Failed("read how far the policy is applied", err)
@@ -192,6 +192,11 @@ func (p *page) apply(ctx context.Context) error {
 		})
 	}
 	return nil
+}
+
+// deleted is the end of what was asked of a holder that is gone.
+func (p *page) deleted() postgres.Ending {
+	return postgres.Ending{State: fleet.OperationFailed, Reason: string(fleet.NotFound), Message: p.visit.Holder().String() + " was deleted"}
 }
 
 // end ends what was asked, and takes the outbox row; a hand-over that is under way keeps both.
