@@ -28,7 +28,7 @@ func (r *runs) step() {
 	r.t.Helper()
 	in, project := r.pick(), r.project()
 	kind := fleet.KindPool
-	if r.random.IntN(3) == 0 {
+	if project != everywhere && r.random.IntN(3) == 0 {
 		kind = fleet.KindTemplate
 	}
 	key := fleet.ObjectKey{Kind: kind, Name: fmt.Sprintf("%s-%s-%d", project, kind, r.random.IntN(2))}
@@ -72,11 +72,15 @@ func (r *runs) forces() bool { return r.seed%2 == 1 }
 
 func (r *runs) restores() bool { return r.seed%4 > 1 }
 
+// everywhere is the name of a project that each region has. A template of it would be governed by another region's project until its
+// own region declares one, and then have two owners.
+const everywhere = "p"
+
 // project is often one of the name that each region has, but where a region is restored: an object names its project, so while a
 // restore has undone one of them, another one of the name governs what is in it.
 func (r *runs) project() string {
 	if !r.restores() && r.random.IntN(3) == 0 {
-		return "p"
+		return everywhere
 	}
 	return string(r.pick()) + "-0"
 }
@@ -170,7 +174,7 @@ func (r *runs) declarePolicy(in fleet.RegionName, project string, enabled []flee
 // a policy that was replaced meanwhile counts nowhere else, and an operator has to end that.
 func (r *runs) changePolicy(in fleet.RegionName, project string) {
 	r.t.Helper()
-	if !strings.HasPrefix(project, string(in)) && project != "p" && r.owns(in, project) == "" {
+	if !strings.HasPrefix(project, string(in)) && project != everywhere && r.owns(in, project) == "" {
 		return
 	}
 	enabled := []fleet.RegionName{in}

@@ -25,8 +25,8 @@ import (
 )
 
 var (
-	regionsRuns = flag.Int("regions.runs", sized.Many(200), "random histories of regions that share, in virtual time")
-	regionsSeed = flag.Uint64("regions.seed", 0, "seed of the first history; 0 draws one")
+	regionsRuns = flag.Int("regions.runs", sized.Many(40), "random histories of regions that share, in virtual time")
+	regionsSeed = flag.Uint64("regions.seed", 1000, "seed of the first history; 0 draws one")
 )
 
 const (
