@@ -114,15 +114,17 @@ func (l *lines) send(all []api.WatchLine) error {
 	return l.write(text.Bytes())
 }
 
+// write sends text. Without any, it says at first that the watch has begun.
 func (l *lines) write(text []byte) error {
-	if !l.begun {
+	begun := l.begun
+	if !begun {
 		l.begun = true
 		l.to.Header().Set("Content-Type", "application/x-ndjson")
 		l.to.Header().Set("Cache-Control", "no-store")
 		l.to.Header().Set("X-Accel-Buffering", "no") // proxies pass each line on at once
 		l.to.WriteHeader(http.StatusOK)
 	}
-	if len(text) == 0 {
+	if len(text) == 0 && begun {
 		return nil
 	}
 	if _, err := io.Copy(l.to, bytes.NewReader(text)); err != nil {

@@ -2,6 +2,7 @@ package region
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"maps"
 	"testing"
@@ -108,6 +109,41 @@ func TestTrustEndsAtTheCreator(t *testing.T) {
 	require.NoError(t, err)
 	require.JSONEq(t, `{"maxReplicas": 1}`, string(own.Spec))
 	require.Len(t, m.held("us"), 1)
+}
+
+// M31, X1: what waits for a policy, and was undone by a restore of its owner, is listed, and does not come later.
+func TestUndoneWaitsNoMore(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t, "eu", "us")
+	us := m.regions["us"].store
+	claim, err := us.ClaimStream(t.Context(), "eu", "run-1")
+	require.NoError(t, err)
+	syncing, err := json.Marshal(fleet.Syncing{OwningRegion: "eu", Regions: []string{"eu", "us"}})
+	require.NoError(t, err)
+	pool := func(number int64) fleet.CopyChange {
+		key := poolKey(int(number))
+		return fleet.CopyChange{
+			Key: fleet.CopyKey{Region: "eu", ObjectKey: key}, Version: fleet.CopyVersion{OwnerEpoch: 1, Number: number},
+			Object: &fleet.Object{
+				ObjectKey: key, UID: "6f9619ff-8b86-4011-b42d-00c04fc964ff", Project: "unknown", Generation: 1,
+				Spec: json.RawMessage(`{"maxReplicas": 7}`), Syncing: syncing, CreatedBy: "test",
+			},
+		}
+	}
+	place := base64.RawURLEncoding.EncodeToString([]byte("filter era 1.10.9"))
+	_, err = us.ApplyCopies(t.Context(), fleet.CopySet{
+		Claim: claim, Changes: []fleet.CopyChange{pool(4), pool(6)}, Place: &fleet.StreamPlace{Position: place},
+	})
+	require.NoError(t, err)
+	require.Len(t, m.setAside("us", "eu"), 2)
+	_, err = us.ApplyCopies(t.Context(), fleet.CopySet{Claim: claim, Reset: true, UndoneFrom: 5})
+	require.NoError(t, err)
+	require.Equal(t, map[string]string{"eu/pool/pool-4": "not_shared"}, m.setAside("us", "eu"))
+	lost, err := us.LostWrites(t.Context(), 0, 10)
+	require.NoError(t, err)
+	require.Len(t, lost, 1)
+	require.Equal(t, "eu/pool/pool-6 undone", lost[0].Key.String()+" "+lost[0].Reason)
+	require.JSONEq(t, `{"maxReplicas": 7}`, string(lost[0].Object.Spec))
 }
 
 // M1, M2, M29: regions follow a repair: one that lost its copy has it again, one that got hold of the object does not keep it.
