@@ -54,12 +54,13 @@ func (c *Commits) Tell(ctx context.Context) error {
 
 // tell notifies the others once. It does not call OnCommit, and does not wait for the disk.
 func (c *Commits) tell(ctx context.Context) error {
-	return Failed("tell of commits", inTransaction(ctx, c.store.Pool, func(q *db.Queries) error {
+	_, err := inTransaction(ctx, c.store.Pool, func(q *db.Queries) error {
 		if err := q.CommitLater(ctx); err != nil {
 			return err
 		}
 		return q.TellCommit(ctx, c.server)
-	}))
+	})
+	return Failed("tell of commits", err)
 }
 
 // Listen calls heard when another server committed something, until ctx ends or the connection breaks.

@@ -19,17 +19,18 @@ import (
 // few round trips. The order stays; the error of a statement that was kept back names it
 // and comes with the statement that it travelled with.
 type pipeline struct {
-	conn *pgxpool.Conn
-	kept *pgx.Batch
+	conn   *pgxpool.Conn
+	kept   *pgx.Batch
+	outbox []string // the subjects that were put into it
 }
 
 var _ db.DBTX = (*pipeline)(nil)
 
-// inTransaction runs f and commits, or undoes all of it.
-func inTransaction(ctx context.Context, pool *pgxpool.Pool, f func(q *db.Queries) error) error {
+// inTransaction runs f and commits, or undoes all of it. It gives the subjects that were put into the outbox.
+func inTransaction(ctx context.Context, pool *pgxpool.Pool, f func(q *db.Queries) error) ([]string, error) {
 	conn, err := pool.Acquire(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer conn.Release()
 	p := &pipeline{conn: conn, kept: &pgx.Batch{}}
@@ -38,13 +39,13 @@ func inTransaction(ctx context.Context, pool *pgxpool.Pool, f func(q *db.Queries
 		if errors.Is(err, ErrRollback) { // a dry run finds what a real one would
 			err = cmp.Or(p.flush(ctx), err)
 		}
-		return p.undo(ctx, err)
+		return nil, p.undo(ctx, err)
 	}
 	p.keep("commit")
 	if err := p.flush(ctx); err != nil {
-		return p.undo(ctx, err)
+		return nil, p.undo(ctx, err)
 	}
-	return nil
+	return p.outbox, nil
 }
 
 // undo gives why the transaction came to nothing.
@@ -73,6 +74,9 @@ func (p *pipeline) keep(sql string, args ...any) {
 
 // Exec keeps a statement back, unless the number of its rows is asked for.
 func (p *pipeline) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	if strings.HasPrefix(sql, "-- name: PutOutbox ") {
+		p.outbox = append(p.outbox, args[0].([]string)...) //nolint:forcetypeassert // sqlc generates it
+	}
 	if !countsRows(sql) {
 		p.keep(sql, args...)
 		return pgconn.CommandTag{}, nil

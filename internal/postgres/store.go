@@ -29,11 +29,12 @@ type Store struct {
 	// recovering: the region was restored, and may have to compare with its peers first.
 	recovering atomic.Bool
 	// committed hears of each transaction that was committed.
-	committed func()
+	committed func(outbox []string)
 }
 
-// OnCommit has f called after each transaction of this store. It is set before the store is used, and may not wait.
-func (s *Store) OnCommit(f func()) { s.committed = f }
+// OnCommit has f called after each transaction of this store, with the subjects that it put into the outbox. It is set before the
+// store is used, and may not wait.
+func (s *Store) OnCommit(f func(outbox []string)) { s.committed = f }
 
 // Connect connects, migrates, and checks that this is the database that the region knows: a
 // changed system identifier or timeline means a restored backup, which is refused until
@@ -114,9 +115,10 @@ const deadlockTries = 5
 
 // Tx runs f in one transaction; a serialization failure or a deadlock runs it again.
 func (s *Store) Tx(ctx context.Context, doing string, f func(q *db.Queries) error) error {
+	var outbox []string
 	var err error
 	for range deadlockTries {
-		err = inTransaction(ctx, s.Pool, f)
+		outbox, err = inTransaction(ctx, s.Pool, f)
 		if kind := kindOf(err); err == nil || kind != fleet.Conflict || !lostRace(err) {
 			break
 		}
@@ -125,7 +127,7 @@ func (s *Store) Tx(ctx context.Context, doing string, f func(q *db.Queries) erro
 		return nil
 	}
 	if err == nil && s.committed != nil {
-		s.committed()
+		s.committed(outbox)
 	}
 	return Failed(doing, err)
 }

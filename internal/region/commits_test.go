@@ -25,7 +25,7 @@ func TestServersHearOfCommits(t *testing.T) {
 	var all sync.WaitGroup
 	defer func() { cancel(); all.Wait() }()
 	tells, hears := postgres.NewCommits(one.store.Store, "one"), postgres.NewCommits(two.store.Store, "two")
-	one.store.OnCommit(tells.Note)
+	one.store.OnCommit(func([]string) { tells.Note() })
 	reader, listens, heard := watch.NewReader(two.store, time.Hour), make(chan struct{}, 1), 0
 	all.Go(func() { _ = tells.Tell(ctx) })
 	all.Go(func() { // it ends with the test

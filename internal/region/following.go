@@ -36,9 +36,11 @@ const (
 // share serves what this region owns to its peers, as soon as it is committed.
 func (s *server) share() {
 	s.commits = postgres.NewCommits(s.store.Store, s.id)
-	s.store.OnCommit(func() {
+	s.soon = make(chan string, relayAtOnce)
+	s.store.OnCommit(func(outbox []string) {
 		s.handler.Committed()
 		s.commits.Note()
+		s.hurry(outbox)
 	})
 	if s.peers == nil {
 		return
@@ -53,6 +55,33 @@ func (s *server) share() {
 	owner := &compare.Owner{Store: s.store, Caller: peers.CallerOf, View: httpapi.ViewOf, Now: time.Now}
 	owner.Mount(s.peers.Handle)
 	shareParts(s.handler, s.peers, func(r *http.Request) fleet.RegionName { return peers.CallerOf(r.Context()) })
+}
+
+// hurry has the entities woken soon that a peer's change, a policy or a comparison gave something to do: they have no request
+// that wakes them. The relay wakes those for which there is no room.
+func (s *server) hurry(outbox []string) {
+	for _, subject := range outbox {
+		if kind, _, _ := fleet.ParseSubject(subject); kind != fleet.EntityPolicy && kind != fleet.EntitySync {
+			continue
+		}
+		select {
+		case s.soon <- subject:
+		default:
+		}
+	}
+}
+
+func (s *server) wakeSoon(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case subject := <-s.soon:
+			if err := s.again.Wake(ctx, subject); err != nil {
+				s.log.Info("an entity was not woken; the relay repeats it", "subject", subject, "err", err)
+			}
+		}
+	}
 }
 
 // tellCommits has the other servers of the region read what this one committed.

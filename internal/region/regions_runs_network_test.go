@@ -70,7 +70,7 @@ func (n *network) up(name fleet.RegionName, s *store.Store) {
 	shareParts(h, mux, func(r *http.Request) fleet.RegionName { return fleet.RegionName(r.Header.Get("Peer")) })
 	up := &runServer{store: s, reader: watch.NewReader(s, time.Second), parts: mux}
 	up.ctx, up.cancel = context.WithCancel(n.t.Context())
-	s.OnCommit(up.reader.Wake)
+	s.OnCommit(func([]string) { up.reader.Wake() })
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.servers[name] = up

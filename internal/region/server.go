@@ -104,6 +104,7 @@ type server struct {
 	votes       *leases.Service
 	presence    *presence
 	peers       *peers.Network // nil without one
+	soon        chan string    // subjects to wake
 }
 
 // RunServer opens the database, migrates it, and serves until the context ends.
@@ -127,7 +128,7 @@ func RunServer(ctx context.Context, cfg ServerConfig, log *slog.Logger) error {
 		return errors.Join(err, group.Wait())
 	}
 	for _, loop := range []func(context.Context) error{
-		s.relay, s.listen, s.beat, s.meetPeers, s.followPeers, s.repairSyncing, s.tellCommits, s.hearCommits, s.hearModules, s.votes.Run,
+		s.relay, s.wakeSoon, s.listen, s.beat, s.meetPeers, s.followPeers, s.repairSyncing, s.tellCommits, s.hearCommits, s.hearModules, s.votes.Run,
 	} {
 		group.Go(func() error { return loop(ctx) })
 	}
