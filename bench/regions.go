@@ -124,7 +124,11 @@ func (s *sharing) share(ctx context.Context) error {
 
 // enable has a policy name the regions that get what is in the project.
 func (r *region) enable(ctx context.Context, regions ...string) error {
-	_, err := r.api.PutProject(ctx, sharedProject, api.ProjectPut{
+	return enable(ctx, r.api, regions...)
+}
+
+func enable(ctx context.Context, client *api.Client, regions ...string) error {
+	_, err := client.PutProject(ctx, sharedProject, api.ProjectPut{
 		MultiRegionPolicy: &api.MultiRegionPolicy{EnabledRegions: regions, DefaultControlRegion: regions[0]},
 	}, api.Mutation{})
 	return err

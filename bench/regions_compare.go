@@ -189,6 +189,10 @@ func (c *mirrored) handOver(ctx context.Context, _ int) (float64, error) {
 
 func (c *mirrored) handTo(ctx context.Context, from, to *member) (took time.Duration, err error) {
 	holder := fleet.ObjectKey{Kind: fleet.KindProject, Name: sharedProject}
+	once, err := api.NewClient(to.doc.API, to.doc.Token, api.WithPauses()) // its pauses are none of the hand-over's time
+	if err != nil {
+		return 0, err
+	}
 	began := time.Now()
 	asked, err := from.api.HandOver(ctx, holder, api.HandOverRequest{To: to.name}, api.Mutation{})
 	if err != nil {
@@ -201,7 +205,7 @@ func (c *mirrored) handTo(ctx context.Context, from, to *member) (took time.Dura
 		}
 	}
 	for refused := true; refused; {
-		err := to.enable(ctx, others...)
+		err := enable(ctx, once, others...)
 		if refused = slices.Contains([]fleet.Kind{fleet.NotOwner, fleet.Unavailable}, fleet.KindOf(err)); err != nil && !refused {
 			return 0, err
 		}
