@@ -113,6 +113,12 @@ func OwnedBy(key CopyKey, owner string) *Error {
 	return e
 }
 
+// Ambiguous is the error of a plain name that objects of several regions have.
+func Ambiguous(key ObjectKey, one, other string) *Error {
+	return Errorf(Conflict, "several regions have %s", key).At("region").
+		WithHint("name one: " + one + "/" + key.Name + " or " + other + "/" + key.Name)
+}
+
 const (
 	maxLabels     = 64
 	maxLabelValue = 256

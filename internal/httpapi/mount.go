@@ -96,7 +96,7 @@ func newServer(d Deps) (*server, error) {
 // planDeps is what plan and apply do as the handlers of nouns do it.
 func (s *server) planDeps(d Deps) plans.Deps {
 	return plans.Deps{
-		Store: d.Store, Declared: s.declared, Kinds: plans.Kinds(), Definitions: s.definitions, Flatten: s.flatten, Limits: s.limits,
+		Store: d.Store, Region: string(s.region), Declared: s.declared, Kinds: plans.Kinds(), Definitions: s.definitions, Flatten: s.flatten, Limits: s.limits,
 		OperationLimit: s.limit, Canonical: s.canonical, FillContent: s.fillContent, Pin: s.pin, KeepDeployment: s.keepDeployment,
 		Load: func(ctx context.Context, what string, hash fleet.Hash) ([]byte, error) {
 			return s.load(ctx, storedLayer{name: what, hash: hash})

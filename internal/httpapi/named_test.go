@@ -108,7 +108,9 @@ func TestOwnedElsewhere(t *testing.T) {
 		owner        string
 	}{
 		{http.MethodPut, "templates/press?region=eu", template, "us"},
+		{http.MethodPut, "templates/press", template, "us"},
 		{http.MethodDelete, "templates/press?region=eu", nil, "us"},
+		{http.MethodDelete, "templates/press", nil, "us"},
 		{http.MethodPut, "templates/other?region=eu", template, "eu"},
 		{http.MethodDelete, "templates/other?region=eu", nil, "eu"},
 		{http.MethodDelete, "pools/north?region=eu", nil, "eu"},
@@ -124,7 +126,18 @@ func TestOwnedElsewhere(t *testing.T) {
 		require.Equal(t, []any{http.StatusMisdirectedRequest, row.owner, "eu", ""}, []any{p.Status, p.Owner, p.Region, p.OwnerAddress}, "%s %s: %s", row.method, row.path, p.Detail)
 		require.Contains(t, p.Hint, "send the request to region "+row.owner)
 	}
-	p := refused(http.MethodPut, "/api/v1/templates/press?region=nowhere", template)
+	p := refused(http.MethodPut, "/api/v1/templates/press", template)
+	require.Contains(t, p.Hint, "name region test to declare another template of this name here")
+	r.sql(`INSERT INTO copies SELECT 'ap', kind, scope, name, 'ap', owner_epoch, number, gen_random_uuid(), project, service, labels, generation, spec,
+		'{"owningRegion":"ap","regions":["ap","test"]}', created_by, created_at, updated_at, deleting_since, event FROM copies WHERE name = 'press'`)
+	for _, method := range []string{http.MethodPut, http.MethodDelete} {
+		p = refused(method, "/api/v1/templates/press", template)
+		require.Equal(t, []any{http.StatusConflict, "name one: ap/press or eu/press"}, []any{p.Status, p.Hint}, method)
+	}
+	r.put("/api/v1/templates/press?region=test", template)
+	r.put("/api/v1/templates/press", template)
+	require.Equal(t, http.StatusOK, r.call(r.admin, http.MethodDelete, "/api/v1/templates/press", nil).status, "the region's own")
+	p = refused(http.MethodPut, "/api/v1/templates/press?region=nowhere", template)
 	require.Equal(t, []any{http.StatusNotFound, "region", "use test or eu"}, []any{p.Status, p.Field, p.Hint})
 	require.Equal(t, http.StatusNotFound, refused(http.MethodDelete, "/api/v1/pools/north?region=nowhere", nil).Status)
 	require.Equal(t, "region", refused(http.MethodPost, "/api/v1/nodes/a/revoke?region=eu", nil).Field)
@@ -133,4 +146,20 @@ func TestOwnedElsewhere(t *testing.T) {
 	p = refused(http.MethodDelete, "/api/v1/pools/north?region=eu", nil)
 	require.Equal(t, "https://eu.example.com", p.OwnerAddress)
 	require.Equal(t, "send the request to region eu; its API: https://eu.example.com", p.Hint)
+}
+
+// M39: a plan and an apply of many refuse what a write of its name would.
+func TestPlanOfCopies(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	r.copied(fleet.ProjectKey("line"), "line", "us", fmt.Sprintf(euPolicy, "us"))
+	r.copied(fleet.TemplateKey("press"), "line", "test", `{}`)
+	body := many("", `{"kind":"Project","name":"line","spec":{}}`, `{"kind":"Template","name":"press","project":"line","spec":{"base":{}}}`,
+		`{"kind":"Template","name":"other","project":"line","spec":{"base":{}}}`)
+	p := r.plan(body)
+	require.Equal(t, "line refused, press refused, other create", actions(p))
+	require.Equal(t, []string{"not owner", "us", "eu"}, []string{planOf(t, p, "line").Problem.Title, planOf(t, p, "line").Problem.Owner, planOf(t, p, "line").Problem.Region})
+	require.Contains(t, planOf(t, p, "press").Problem.Hint, "--region eu")
+	require.Equal(t, http.StatusMisdirectedRequest, r.call(r.admin, http.MethodPost, applyPath, body).status)
+	require.Equal(t, http.StatusNotFound, r.call(r.admin, http.MethodGet, "/api/v1/templates/other", nil).status, "nothing was written")
 }

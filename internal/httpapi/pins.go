@@ -44,12 +44,10 @@ func (s *server) pinned(ctx context.Context, key fleet.ObjectKey) (fleet.Templat
 	return fleet.PinOf(o), err
 }
 
-// now is what a write of a name would change, empty if there is nothing. A plain name does not mean what another region owns.
+// now is what a write of a name would change, empty if there is nothing.
 func (s *server) now(ctx context.Context, key fleet.CopyKey) (fleet.Object, error) {
 	o, err := s.named(ctx, key)
-	kind := fleet.KindOf(err)
-	if err != nil && (kind == fleet.NotFound || kind == fleet.Conflict && key.Region == "") ||
-		key.Region == "" && o.Region != "" && o.CheckOwner(string(s.region)) != nil {
+	if fleet.KindOf(err) == fleet.NotFound {
 		return fleet.Object{ObjectKey: key.ObjectKey}, nil
 	}
 	return o, err

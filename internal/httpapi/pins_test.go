@@ -86,7 +86,7 @@ func TestPinsOfCopies(t *testing.T) {
 		eu.shares("default", "cell", 4, `{"n":4}`, "/n")
 		require.Equal(t, v3, r.pinOf(press7Path))
 		require.JSONEq(t, `{"n":"<redacted>","o":1,"password":"<redacted>"}`, string(r.configAs(r.viewer).body), "a mark that is made later holds too")
-		r.put("/api/v1/templates/cell", `{"base":{"local":true}}`)
+		r.put("/api/v1/templates/cell?region=test", `{"base":{"local":true}}`)
 		require.JSONEq(t, `{"n":3,"o":1,"password":"hunter2"}`, string(r.configAs(r.operator).body))
 		r.put(press7Path, `{"template":"cell","templateGeneration":3,"overrides":{"o":2}}`)
 		require.Equal(t, v3, r.pinOf(press7Path), "the plain name keeps what it meant")
@@ -129,7 +129,7 @@ func TestPinsOfCopies(t *testing.T) {
 		}
 	})
 	t.Run("in a template that is written again", func(t *testing.T) {
-		r.put("/api/v1/templates/cell", `{"base":{"local":true}}`)
+		r.put("/api/v1/templates/cell?region=test", `{"base":{"local":true}}`)
 		body := `{"kind":"Template","name":"upon","spec":{"base":{"upon":2},"compositions":["cell"]}}`
 		require.Zero(t, r.apply(many("", body)).Failed)
 		r.put("/api/v1/templates/upon", `{"base":{"upon":3},"compositions":["cell"]}`)

@@ -154,7 +154,7 @@ func belongs(w Write, before *fleet.Object, spec json.RawMessage) error {
 func (s *Store) CheckMatch(w Write, before *fleet.Object) error {
 	if before != nil {
 		if err := before.CheckOwner(s.Region); err != nil {
-			return err
+			return w.ownName(err, before, s.Region)
 		}
 	}
 	switch {

@@ -34,7 +34,7 @@ func CopyOf(r db.Copy) fleet.Object {
 func (w Write) named() fleet.CopyKey { return fleet.CopyKey{Region: w.Region, ObjectKey: w.Key} }
 
 // FindHere finds an object of this region; without one, the only copy of a shared kind with that name. It is nil when
-// there is neither.
+// there is neither, and conflict when several regions created one.
 func FindHere(ctx context.Context, q *db.Queries, key fleet.ObjectKey) (*fleet.Object, error) {
 	o, err := Find(ctx, q, key)
 	if err != nil || o != nil || !key.Kind.Declared().Shared {
@@ -58,8 +58,11 @@ func (s *Store) FindNamed(ctx context.Context, q *db.Queries, key fleet.CopyKey)
 // findCopy finds a copy; without a region, the only one of its name.
 func findCopy(ctx context.Context, q *db.Queries, key fleet.CopyKey) (*fleet.Object, error) {
 	rows, err := q.FindCopies(ctx, db.FindCopiesParams{Kind: string(key.Kind), Scope: key.Scope, Name: key.Name, Region: string(key.Region)})
-	if err != nil || len(rows) != 1 {
+	switch {
+	case err != nil || len(rows) == 0:
 		return nil, Failed("read a copy", err)
+	case len(rows) > 1:
+		return nil, fleet.Ambiguous(key.ObjectKey, rows[0].Region, rows[1].Region)
 	}
 	copied := CopyOf(rows[0])
 	return &copied, nil
@@ -89,8 +92,8 @@ func (s *Store) elsewhere(ctx context.Context, q *db.Queries, key fleet.CopyKey)
 		WithHint("use " + fleet.OrList(names))
 }
 
-// findWritten finds what a write of a name changes: the object of this region, or the copy that this region owns. What this
-// region is to own, it takes over with its first write (M34).
+// findWritten finds what a write of a name changes: the object of this region, or the copy, which its caller refuses to write unless
+// this region owns it. What this region is to own, it takes over with its first write (M34).
 func (s *Store) findWritten(ctx context.Context, q *db.Queries, key fleet.CopyKey) (*fleet.Object, error) {
 	o, err := s.FindNamed(ctx, q, key)
 	if err == nil && o == nil {
@@ -113,15 +116,22 @@ func (s *Store) findWritten(ctx context.Context, q *db.Queries, key fleet.CopyKe
 		return o, nil
 	}
 	spec, err := fleet.HolderOf(o.Kind, o.Spec)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case spec.MultiRegionPolicy != nil && spec.MultiRegionPolicy.DefaultControlRegion == s.Region:
-		return nil, s.notClaimed(o.ObjectKey, o.SyncingNow().OwningRegion)
-	case key.Region != "":
-		return o, nil
 	}
-	return nil, nil // the name means a new object of this region, which is not the copy
+	if p := spec.MultiRegionPolicy; p != nil && p.DefaultControlRegion == s.Region {
+		return nil, s.notClaimed(o.ObjectKey, o.SyncingNow().OwningRegion)
+	}
+	return o, nil
+}
+
+// ownName adds how to declare an object of this region that has the name of a copy.
+func (w Write) ownName(err error, copied *fleet.Object, self string) error {
+	var e *fleet.Error
+	if copied.Region != "" && w.Region == "" && errors.As(err, &e) {
+		e.Hint = fmt.Sprintf("name region %s to declare another %s of this name here, otherwise %s", self, w.Key.Kind, e.Hint)
+	}
+	return err
 }
 
 // TakeOver takes over those of some shared objects that follow a holder which this region has claimed, and gives them as they are then.

@@ -23,7 +23,8 @@ type Calls struct {
 
 // Deps is what plan and apply work with.
 type Deps struct {
-	Store Store
+	Store  Store
+	Region string // this one
 	// Declared are the kinds in the order of an apply; Kinds has a row for each.
 	Declared    []fleet.DeclaredKind
 	Kinds       map[fleet.ObjectKind]Kind

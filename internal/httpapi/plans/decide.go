@@ -63,12 +63,14 @@ func (p *planner) decideOne(ctx context.Context, o *planned) error {
 func (p *planner) stand(o *planned) error {
 	if now, found := p.known[o.key]; found {
 		o.lookAt(now)
+	} else if copied, is := p.copied[o.key]; is {
+		return p.ofCopy(o.key, copied)
 	}
 	if o.key.Kind != fleet.KindProject {
 		if !p.caller.Sees(o.project) {
 			return fleet.Errorf(fleet.Denied, "the token is restricted to project %s", p.caller.Project).At("/project")
 		}
-		if o.project != fleet.DefaultProject && !p.copied[projectKey(o.project)] {
+		if o.project != fleet.DefaultProject && !p.copied[projectKey(o.project)].Only() {
 			if _, err := p.refer(projectKey(o.project), "/project"); err != nil {
 				return err
 			}

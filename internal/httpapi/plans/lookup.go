@@ -138,18 +138,30 @@ func (p *planner) lookUp(ctx context.Context) error {
 	return p.lookForSeen(ctx)
 }
 
-// lookUpCopied finds the projects of other regions, if any of those that are named is not of this one.
+// lookUpCopied finds what names mean that no object of this region has.
 func (p *planner) lookUpCopied(ctx context.Context, keys map[fleet.ObjectKey]bool) (err error) {
 	var missing []fleet.ObjectKey
 	for key := range keys {
-		if _, known := p.known[key]; !known && key.Kind == fleet.KindProject && key.Name != string(fleet.DefaultProject) {
+		if _, known := p.known[key]; !known && key.Kind.Declared().Shared {
 			missing = append(missing, key)
 		}
 	}
 	if len(missing) > 0 {
-		p.copied, err = p.s.Store.CopiedHolders(ctx, missing)
+		p.copied, err = p.s.Store.Copied(ctx, missing)
 	}
 	return err
+}
+
+// ofCopy refuses to plan what a name of a copy means: a write takes place in its owning region.
+func (p *planner) ofCopy(key fleet.ObjectKey, c plans.Copied) error {
+	switch {
+	case !c.Only():
+		return fleet.Ambiguous(key, c.Region, c.Other)
+	case c.Owner == p.s.Region:
+		return fleet.Errorf(fleet.IllegalState, "region %s created %s; a plan takes objects of this region only", c.Region, key).At("/name").
+			WithHint("write it by itself: holdfast apply --region " + c.Region)
+	}
+	return fleet.OwnedBy(fleet.CopyKey{Region: fleet.RegionName(c.Region), ObjectKey: key}, c.Owner)
 }
 
 func projectKey(name fleet.ProjectName) fleet.ObjectKey {

@@ -53,7 +53,7 @@ type planner struct {
 
 	declared   map[fleet.ObjectKey]*planned
 	known      map[fleet.ObjectKey]plans.Standing
-	copied     map[fleet.ObjectKey]bool // projects of other regions
+	copied     map[fleet.ObjectKey]plans.Copied
 	sites      map[string]fleet.SiteSpec
 	nodes      map[string]string // the sites of nodes
 	taken      map[string]string // by the sites of the request

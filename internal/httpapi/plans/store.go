@@ -26,8 +26,8 @@ type Store interface {
 // setStore reads many objects at once: none of it takes a query per object.
 type setStore interface {
 	Standing(ctx context.Context, keys []fleet.ObjectKey) (map[fleet.ObjectKey]plans.Standing, error)
-	// CopiedHolders gives those of some projects that are copies of another region's.
-	CopiedHolders(ctx context.Context, keys []fleet.ObjectKey) (map[fleet.ObjectKey]bool, error)
+	// Copied gives those of some keys of shared kinds that copies have.
+	Copied(ctx context.Context, keys []fleet.ObjectKey) (map[fleet.ObjectKey]plans.Copied, error)
 	HeldRevisions(ctx context.Context, keys []fleet.ObjectKey) (map[fleet.ObjectKey][]plans.HeldRevision, error)
 	ApplySet(ctx context.Context, name string) ([]fleet.Object, error)
 	WholeBodies(ctx context.Context, hashes []fleet.Hash) (map[fleet.Hash][]byte, error)

@@ -70,8 +70,7 @@ func (s *Store) GetCopy(ctx context.Context, k fleet.CopyKey) (fleet.Object, err
 	case len(rows) == 0:
 		return fleet.Object{}, fleet.NoObject(k.ObjectKey)
 	case len(rows) > 1:
-		return fleet.Object{}, fleet.Errorf(fleet.Conflict, "several regions have %s", k.ObjectKey).At("region").
-			WithHint("name one: " + rows[0].Region + "/" + k.Name + " or " + rows[1].Region + "/" + k.Name)
+		return fleet.Object{}, fleet.Ambiguous(k.ObjectKey, rows[0].Region, rows[1].Region)
 	}
 	return copyOf(rows[0]), nil
 }

@@ -80,6 +80,53 @@ func (q *Queries) BodiesInOneChunk(ctx context.Context, hashes [][]byte) ([]Bodi
 	return items, nil
 }
 
+const copiesPlanned = `-- name: CopiesPlanned :many
+SELECT c.kind, c.name, min(c.region)::text AS region, max(c.region)::text AS other, min(c.owner)::text AS owner
+FROM (SELECT unnest($1::text[]) AS kind, unnest($2::text[]) AS name) k
+JOIN LATERAL (SELECT x.kind, x.name, x.region, x.owner FROM copies x WHERE x.kind = k.kind AND x.scope = '' AND x.name = k.name OFFSET 0) c ON true
+GROUP BY c.kind, c.name
+`
+
+type CopiesPlannedParams struct {
+	Kinds []string
+	Names []string
+}
+
+type CopiesPlannedRow struct {
+	Kind   string
+	Name   string
+	Region string
+	Other  string
+	Owner  string
+}
+
+// Of names that copies have: the region that created the object, another one that did if there is one, and an owner.
+func (q *Queries) CopiesPlanned(ctx context.Context, arg CopiesPlannedParams) ([]CopiesPlannedRow, error) {
+	rows, err := q.db.Query(ctx, copiesPlanned, arg.Kinds, arg.Names)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []CopiesPlannedRow
+	for rows.Next() {
+		var i CopiesPlannedRow
+		if err := rows.Scan(
+			&i.Kind,
+			&i.Name,
+			&i.Region,
+			&i.Other,
+			&i.Owner,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const heldRevisions = `-- name: HeldRevisions :many
 SELECT k.site::text AS site, k.name::text AS name, n.name AS node, n.role, h.revision, h.hash, h.enabled, h.deleted, h.running,
        coalesce(r.content_kind, '')::text AS content_kind, coalesce(r.size, 0)::bigint AS size, r.spec

@@ -41,19 +41,26 @@ func (s *Store) Standing(ctx context.Context, keys []fleet.ObjectKey) (map[fleet
 	return out, err
 }
 
-// CopiedHolders gives those policy holders, of some keys, whose name means what another region created.
-func (s *Store) CopiedHolders(ctx context.Context, keys []fleet.ObjectKey) (map[fleet.ObjectKey]bool, error) {
-	out := map[fleet.ObjectKey]bool{}
+// Copied is what a name means that no object of this region has: that of the region that created it, which Owner owns. If Other
+// created one too, it means none.
+type Copied struct{ Region, Other, Owner string }
+
+// Only reports whether the name means just one.
+func (c Copied) Only() bool { return c.Region != "" && c.Region == c.Other }
+
+// Copied gives those of some keys of shared kinds that copies have.
+func (s *Store) Copied(ctx context.Context, keys []fleet.ObjectKey) (map[fleet.ObjectKey]Copied, error) {
+	out := map[fleet.ObjectKey]Copied{}
 	err := inPages(keys, func(page []fleet.ObjectKey) error {
-		var p db.ReadHoldersParams
+		var p db.CopiesPlannedParams
 		for _, k := range page {
 			p.Kinds, p.Names = append(p.Kinds, string(k.Kind)), append(p.Names, k.Name)
 		}
-		rows, err := s.Q.ReadHolders(ctx, p)
+		rows, err := s.Q.CopiesPlanned(ctx, p)
 		for _, r := range rows {
-			out[fleet.ObjectKey{Kind: fleet.ObjectKind(r.Kind), Name: r.Name}] = true
+			out[fleet.ObjectKey{Kind: fleet.ObjectKind(r.Kind), Name: r.Name}] = Copied{r.Region, r.Other, r.Owner}
 		}
-		return postgres.Failed("read policy holders", err)
+		return postgres.Failed("read copies", err)
 	})
 	return out, err
 }

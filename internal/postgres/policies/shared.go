@@ -3,6 +3,7 @@ package policies
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
@@ -72,17 +73,22 @@ func (s *Store) refreshShared(ctx context.Context, q *db.Queries, objects []*fle
 	return int64(len(writes) + len(taken)), err
 }
 
-// endHandOver ends the requests for a hand-over that has ended.
+// endHandOver ends the requests for a hand-over that has ended. Its name may be that of several holders.
 func (p *page) endHandOver(ctx context.Context, subject string) error {
-	o, err := postgres.FindHere(ctx, p.q, p.visit.Holder())
+	all, err := p.s.named(ctx, p.q, p.visit.Holder())
 	if err != nil {
 		return err
 	}
-	if o == nil {
+	var owners []string
+	for _, o := range all {
+		if o.Version.OwnerEpoch > 0 {
+			owners = append(owners, fmt.Sprintf("region %s owns %s in epoch %d", o.SyncingNow().OwningRegion, o.ObjectKey, o.Version.OwnerEpoch))
+		}
+	}
+	if len(owners) == 0 {
 		return postgres.EndOperations(ctx, p.q, subject, p.deleted())
 	}
 	return postgres.EndOperations(ctx, p.q, subject, postgres.Ending{
-		Kind: fleet.OperationHandOver, State: fleet.OperationSucceeded, Reason: "claimed",
-		Message: fmt.Sprintf("region %s owns %s in epoch %d", o.SyncingNow().OwningRegion, o.ObjectKey, o.Version.OwnerEpoch),
+		Kind: fleet.OperationHandOver, State: fleet.OperationSucceeded, Reason: "claimed", Message: strings.Join(owners, "; "),
 	})
 }

@@ -9,6 +9,13 @@ LEFT JOIN subjects s ON o.kind = 'instance' AND s.site = o.scope AND s.name = o.
 LEFT JOIN LATERAL (
     SELECT r.* FROM revisions r WHERE r.site = s.site AND r.name = s.name AND r.revision = s.desired_revision LIMIT 1) d ON true;
 
+-- Of names that copies have: the region that created the object, another one that did if there is one, and an owner.
+-- name: CopiesPlanned :many
+SELECT c.kind, c.name, min(c.region)::text AS region, max(c.region)::text AS other, min(c.owner)::text AS owner
+FROM (SELECT unnest(@kinds::text[]) AS kind, unnest(@names::text[]) AS name) k
+JOIN LATERAL (SELECT x.kind, x.name, x.region, x.owner FROM copies x WHERE x.kind = k.kind AND x.scope = '' AND x.name = k.name OFFSET 0) c ON true
+GROUP BY c.kind, c.name;
+
 -- What the nodes of some instances hold, with the spec that it was released from.
 -- name: HeldRevisions :many
 SELECT k.site::text AS site, k.name::text AS name, n.name AS node, n.role, h.revision, h.hash, h.enabled, h.deleted, h.running,
