@@ -256,7 +256,7 @@ func (m *mesh) settle(what string) {
 func (m *mesh) declare(region fleet.RegionName, key fleet.ObjectKey, project string, labels map[string]string, spec any) {
 	m.t.Helper()
 	_, err := m.regions[region].store.Declare(m.t.Context(), postgres.Write{
-		Request: postgres.Request{Actor: "test", Project: fleet.ProjectName(project)}, Key: key, Labels: labels,
+		Request: postgres.Request{Actor: "test", Project: fleet.ProjectName(project)}, Key: key, Region: region, Labels: labels,
 	}, spec)
 	if err != nil { // without its project, or where the policy does not enable this region any more
 		require.Contains(m.t, []fleet.Kind{fleet.NotFound, fleet.IllegalState}, fleet.KindOf(err), "%v", err)
@@ -265,7 +265,7 @@ func (m *mesh) declare(region fleet.RegionName, key fleet.ObjectKey, project str
 
 func (m *mesh) remove(region fleet.RegionName, key fleet.ObjectKey) {
 	m.t.Helper()
-	_, err := m.regions[region].store.DeleteDeclared(m.t.Context(), postgres.Write{Request: postgres.Request{Actor: "test"}, Key: key})
+	_, err := m.regions[region].store.DeleteDeclared(m.t.Context(), postgres.Write{Request: postgres.Request{Actor: "test"}, Key: key, Region: region})
 	if err != nil && fleet.KindOf(err) != fleet.NotFound { // a project with pools
 		require.Equal(m.t, fleet.IllegalState, fleet.KindOf(err), "%v", err)
 	}
