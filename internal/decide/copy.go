@@ -128,8 +128,8 @@ const (
 // Copy decides what a change of a peer does with what a region has, and names the rule.
 func Copy(self, peer fleet.RegionName, change fleet.CopyChange, held HeldCopy) (CopyStep, string) {
 	c := copyCase{self: self, peer: peer, change: change, held: held}
-	if change.Validate() != nil {
-		return CopyRefuse, "malformed"
+	if why := change.Refused(); why != "" {
+		return CopyRefuse, why
 	}
 	if change.Object != nil {
 		share, err := change.Object.Share()

@@ -69,9 +69,22 @@ type CopyChange struct {
 	MovedTo RegionName
 }
 
+func (c CopyChange) unknown() bool { return c.Key.Kind.Declared().Title == "" }
+
+// Refused is why no region of this build can take the change, "" if it can: unknown_kind or malformed.
+func (c CopyChange) Refused() string {
+	switch {
+	case c.unknown():
+		return "unknown_kind"
+	case c.Validate() != nil:
+		return "malformed"
+	}
+	return ""
+}
+
 // Validate refuses what no region can have stored: one bad change does not hold up the others.
 func (c CopyChange) Validate() error {
-	if c.Key.Kind.Declared().Title == "" {
+	if c.unknown() {
 		return Errorf(Invalid, "unknown kind %.40q", c.Key.Kind).At("kind").WithHint("a newer region may know it: upgrade this one")
 	}
 	if c.Version.OwnerEpoch < 1 || c.Version.Number < 1 {

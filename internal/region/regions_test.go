@@ -325,11 +325,13 @@ func (m *mesh) changePolicy(random *rand.Rand, owner fleet.RegionName, name stri
 	}
 }
 
-// M14, M16, M18, M20, M27, M29, M31, M35, M40, X24: regions that write, share, take back, delete and lose their links at
-// random have in the end what they are to have, and nothing else.
+// M14, M16, M18, M20, M27, M29, M31, M35, M40, X24: regions whose clocks differ by hours, and that write, share, take back, delete and
+// lose their links at random, have in the end what they are to have, and nothing else.
 func TestRegionsShare(t *testing.T) {
 	t.Parallel()
 	m := newMesh(t, "eu", "us", "ap")
+	m.skew("us", "-1 hour")
+	m.skew("ap", "1 hour")
 	ctx, cancel := context.WithCancel(t.Context())
 	wait := m.follow(ctx)
 	defer func() { cancel(); wait() }()

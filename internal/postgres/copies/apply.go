@@ -94,8 +94,8 @@ func (a *applying) run(ctx context.Context, changes []fleet.CopyChange) error {
 	if err != nil {
 		return err
 	}
-	newest, malformed := newestOf(slices.Concat(earlier, changes))
-	a.all.refused = malformed
+	newest, refused := newestOf(slices.Concat(earlier, changes))
+	a.all.refused = refused
 	if len(newest) > 0 {
 		if err := a.lockShared(ctx, newest); err != nil {
 			return err
@@ -175,11 +175,11 @@ func (a *applying) turnPolicies(ctx context.Context, changes []fleet.CopyChange)
 }
 
 // newestOf gives one change of each object, the newest, and apart what Postgres could not even look up.
-func newestOf(all []fleet.CopyChange) (out []fleet.CopyChange, malformed []refusal) {
+func newestOf(all []fleet.CopyChange) (out []fleet.CopyChange, refused []refusal) {
 	at := map[fleet.CopyKey]int{}
 	for _, c := range all {
-		if c.Validate() != nil {
-			malformed = append(malformed, refusal{c, "malformed"})
+		if why := c.Refused(); why != "" {
+			refused = append(refused, refusal{c, why})
 			continue
 		}
 		i, is := at[c.Key]
@@ -191,7 +191,7 @@ func newestOf(all []fleet.CopyChange) (out []fleet.CopyChange, malformed []refus
 			out[i] = c
 		}
 	}
-	return out, malformed
+	return out, refused
 }
 
 // columns are the keys of a set, as queries take them.
