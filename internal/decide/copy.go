@@ -89,12 +89,13 @@ var copyRules = []struct {
 	{"not_its_own", func(c copyCase) bool { // it owned the object, or lost a claim of it
 		return (c.change.End == fleet.CopyRemoved || c.change.End == fleet.CopyMoved) && c.change.Key.Region == c.self
 	}, CopyKeep},
-	{"own_object", func(c copyCase) bool {
-		return c.change.Key.Region == c.self && (c.regional() || c.held.Owner != c.peer && !c.claims())
-	}, CopyRefuse},
+	{"own_object", func(c copyCase) bool { return c.change.Key.Region == c.self && c.regional() }, CopyRefuse},
 	{"not_its_owner", func(c copyCase) bool { return c.regional() && c.change.Key.Region != c.peer }, CopyRefuse},
 	{RivalLost, func(c copyCase) bool { return c.rival() && c.older() }, CopyKeep},
 	{"older", func(c copyCase) bool { return c.older() && !c.answered() }, CopyKeep},
+	{"own_object", func(c copyCase) bool {
+		return c.change.Key.Region == c.self && c.held.Owner != c.peer && !c.claims()
+	}, CopyRefuse},
 	{"moved", func(c copyCase) bool { return c.change.MovedTo != "" }, CopyMove},
 	{"moved", func(c copyCase) bool { return c.change.End == fleet.CopyMoved }, CopyKeep},
 	{"not_its_owner", func(c copyCase) bool {
