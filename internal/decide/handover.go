@@ -81,13 +81,14 @@ type Over struct {
 	Owner string
 }
 
-// Proves reports whether a region may own an object that another one owned, by the policy that is known here: a holder
+// Proves reports to a region whether a peer may own an object that another one owned, by the policy that is known here: a holder
 // goes to a region that its policy enables, what it governs to its control region or the one that still owns the holder (M38).
-func (o Over) Proves(peer fleet.RegionName) bool {
+// A control region that owns the holder takes over what any enabled region has: that one may have lost a claim of the holder.
+func (o Over) Proves(self, peer fleet.RegionName) bool {
 	switch {
 	case o.Policy == nil:
 		return false
-	case o.Itself:
+	case o.Itself || o.Policy.DefaultControlRegion == string(self) && o.Owner == string(self):
 		return slices.Contains(o.Policy.EnabledRegions, string(peer))
 	}
 	return o.Policy.DefaultControlRegion == string(peer) || o.Owner == string(peer)
