@@ -76,7 +76,7 @@ func (c copyCase) rival() bool {
 // answered reports whether the owner answered this about the state that is held. Then it counts, whatever the versions
 // say.
 func (c copyCase) answered() bool {
-	return c.change.Seen != nil && c.held.Known && *c.change.Seen == c.held.Version
+	return c.change.Seen != nil && c.held.Known && c.held.Owner == c.peer && *c.change.Seen == c.held.Version
 }
 
 // copyRules are ordered, the first match wins. A version decides first, so that what comes late or twice does nothing

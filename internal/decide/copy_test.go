@@ -123,8 +123,11 @@ func TestCopyAnswered(t *testing.T) {
 		require.Equal(t, c.step, step, name)
 		require.Equal(t, c.loses, decide.Loses(change, held), name)
 	}
+	before := fleet.CopyChange{Key: fleet.CopyKey{Region: "eu", ObjectKey: sharedKey}, Version: *at(4), Object: sharedBy("eu", "eu", "us"), Seen: at(5)}
+	step, rule := decide.Copy("us", "eu", before, decide.HeldCopy{Known: true, Owner: "us", Version: *at(5)})
+	require.Equal(t, []any{decide.CopyKeep, "older"}, []any{step, rule}, "of the one that owned it before, about what another one deleted")
 	moved := fleet.CopyChange{Key: fleet.CopyKey{Region: "eu", ObjectKey: sharedKey}, Version: *at(6), End: fleet.CopyMoved, MovedTo: "ap", Seen: at(5)}
-	step, _ := decide.Copy("us", "eu", moved, decide.HeldCopy{Known: true, Owner: "eu", Version: *at(5)})
+	step, _ = decide.Copy("us", "eu", moved, decide.HeldCopy{Known: true, Owner: "eu", Version: *at(5)})
 	require.Equal(t, decide.CopyMove, step)
 }
 
