@@ -104,7 +104,9 @@ var copyRules = []struct {
 	{"not_its_owner", func(c copyCase) bool {
 		return c.held.Known && c.held.Owner != c.peer && !c.rival() && c.change.Version.OwnerEpoch <= c.held.Version.OwnerEpoch
 	}, CopyRefuse},
-	{UnprovenOwner, func(c copyCase) bool { return c.newOwner() && c.held.Over != nil && !c.held.Over.Proves(c.self, c.peer) }, CopyRefuse},
+	{UnprovenOwner, func(c copyCase) bool {
+		return c.newOwner() && c.held.Over != nil && !c.held.Over.Proves(c.self, c.peer)
+	}, CopyRefuse},
 	{"gone", func(c copyCase) bool { return c.change.Object == nil }, CopyEnd},
 	{"not_here", func(c copyCase) bool { return c.change.Key.Region != c.self && !c.share.In(c.self) }, CopyEnd},
 	{"ungoverned", copyCase.ungoverned, CopyRefuse},
