@@ -24,7 +24,7 @@ type copyStore interface {
 	// NoteSync has the operations say why they wait, with "" that they do not.
 	NoteSync(ctx context.Context, peer fleet.RegionName, why string) error
 	CountHeld(ctx context.Context, peer fleet.RegionName) (int64, error)
-	HeldHolders(ctx context.Context, peer fleet.RegionName) ([]fleet.CopyAsked, error)
+	AskedFirst(ctx context.Context, peer fleet.RegionName) ([]fleet.CopyAsked, error)
 	HeldRanges(ctx context.Context, peer fleet.RegionName, in fleet.UIDRange, bits int) ([]fleet.RangeSum, error)
 	HeldSums(ctx context.Context, peer fleet.RegionName, in []fleet.UIDRange) ([]fleet.CopySum, error)
 	// ApplyCompared is stale if the comparison is elsewhere by now.
@@ -125,9 +125,9 @@ func (p *page) run(ctx context.Context) error {
 	return p.apply(ctx, p.to)
 }
 
-// holders brings the policies up to date: they explain what is removed.
+// holders brings the policies up to date, which explain what is removed, and what waits for them.
 func (p *page) holders(ctx context.Context) error {
-	all, err := p.Store.HeldHolders(ctx, p.at.Peer)
+	all, err := p.Store.AskedFirst(ctx, p.at.Peer)
 	if err != nil {
 		return err
 	}

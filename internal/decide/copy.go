@@ -65,7 +65,7 @@ func (c copyCase) claims() bool {
 	if c.change.Object != nil {
 		return c.share.OwningRegion == string(c.peer)
 	}
-	return c.held.Over != nil && c.held.Over.Proves(c.peer)
+	return c.held.Over != nil && c.held.Over.Proves(c.self, c.peer)
 }
 
 // rival: two regions claimed the object in the same epoch.
@@ -76,7 +76,7 @@ func (c copyCase) rival() bool {
 // answered reports whether the owner answered this about the state that is held. Then it counts, whatever the versions
 // say.
 func (c copyCase) answered() bool {
-	return c.change.Seen != nil && c.held.Known && *c.change.Seen == c.held.Version
+	return c.change.Seen != nil && c.held.Known && c.held.Owner == c.peer && *c.change.Seen == c.held.Version
 }
 
 // copyRules are ordered, the first match wins. A version decides first, so that what comes late or twice does nothing
@@ -89,12 +89,13 @@ var copyRules = []struct {
 	{"not_its_own", func(c copyCase) bool { // it owned the object, or lost a claim of it
 		return (c.change.End == fleet.CopyRemoved || c.change.End == fleet.CopyMoved) && c.change.Key.Region == c.self
 	}, CopyKeep},
-	{"own_object", func(c copyCase) bool {
-		return c.change.Key.Region == c.self && (c.regional() || c.held.Owner != c.peer && !c.claims())
-	}, CopyRefuse},
+	{"own_object", func(c copyCase) bool { return c.change.Key.Region == c.self && c.regional() }, CopyRefuse},
 	{"not_its_owner", func(c copyCase) bool { return c.regional() && c.change.Key.Region != c.peer }, CopyRefuse},
 	{RivalLost, func(c copyCase) bool { return c.rival() && c.older() }, CopyKeep},
 	{"older", func(c copyCase) bool { return c.older() && !c.answered() }, CopyKeep},
+	{"own_object", func(c copyCase) bool {
+		return c.change.Key.Region == c.self && c.held.Owner != c.peer && !c.claims()
+	}, CopyRefuse},
 	{"moved", func(c copyCase) bool { return c.change.MovedTo != "" }, CopyMove},
 	{"moved", func(c copyCase) bool { return c.change.End == fleet.CopyMoved }, CopyKeep},
 	{"not_its_owner", func(c copyCase) bool {
@@ -103,7 +104,9 @@ var copyRules = []struct {
 	{"not_its_owner", func(c copyCase) bool {
 		return c.held.Known && c.held.Owner != c.peer && !c.rival() && c.change.Version.OwnerEpoch <= c.held.Version.OwnerEpoch
 	}, CopyRefuse},
-	{UnprovenOwner, func(c copyCase) bool { return c.newOwner() && c.held.Over != nil && !c.held.Over.Proves(c.peer) }, CopyRefuse},
+	{UnprovenOwner, func(c copyCase) bool {
+		return c.newOwner() && c.held.Over != nil && !c.held.Over.Proves(c.self, c.peer)
+	}, CopyRefuse},
 	{"gone", func(c copyCase) bool { return c.change.Object == nil }, CopyEnd},
 	{"not_here", func(c copyCase) bool { return c.change.Key.Region != c.self && !c.share.In(c.self) }, CopyEnd},
 	{"ungoverned", copyCase.ungoverned, CopyRefuse},

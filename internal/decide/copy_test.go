@@ -52,6 +52,7 @@ func TestCopy(t *testing.T) {
 		"an object of this region":            {"us", sharedBy("us", "us", "eu"), "", at(1, 6), decide.HeldCopy{}, decide.CopyRefuse, "own_object"},
 		"a deletion of one of this region's":  {"us", nil, fleet.CopyDeleted, at(1, 6), decide.HeldCopy{}, decide.CopyRefuse, "own_object"},
 		"one that its former owner handed on": {"us", nil, fleet.CopyMoved, at(2, 6), held("us", at(1, 5)), decide.CopyKeep, "not_its_own"},
+		"one whose claim was lost, and gone":  {"us", nil, fleet.CopyDeleted, at(2, 8), held("zz", at(2, 5)), decide.CopyKeep, "rival_lost"},
 		"nonsense":                            {"eu", &fleet.Object{Syncing: json.RawMessage(`[]`)}, "", at(1, 6), decide.HeldCopy{}, decide.CopyRefuse, "malformed"},
 	} {
 		change := fleet.CopyChange{Key: fleet.CopyKey{Region: c.region, ObjectKey: sharedKey}, Version: c.v, End: c.end, Object: c.object}
@@ -122,8 +123,11 @@ func TestCopyAnswered(t *testing.T) {
 		require.Equal(t, c.step, step, name)
 		require.Equal(t, c.loses, decide.Loses(change, held), name)
 	}
+	before := fleet.CopyChange{Key: fleet.CopyKey{Region: "eu", ObjectKey: sharedKey}, Version: *at(4), Object: sharedBy("eu", "eu", "us"), Seen: at(5)}
+	step, rule := decide.Copy("us", "eu", before, decide.HeldCopy{Known: true, Owner: "us", Version: *at(5)})
+	require.Equal(t, []any{decide.CopyKeep, "older"}, []any{step, rule}, "of the one that owned it before, about what another one deleted")
 	moved := fleet.CopyChange{Key: fleet.CopyKey{Region: "eu", ObjectKey: sharedKey}, Version: *at(6), End: fleet.CopyMoved, MovedTo: "ap", Seen: at(5)}
-	step, _ := decide.Copy("us", "eu", moved, decide.HeldCopy{Known: true, Owner: "eu", Version: *at(5)})
+	step, _ = decide.Copy("us", "eu", moved, decide.HeldCopy{Known: true, Owner: "eu", Version: *at(5)})
 	require.Equal(t, decide.CopyMove, step)
 }
 

@@ -24,6 +24,8 @@ type Ownership struct {
 	// Itself: the object carries the policy. HolderOwner owns the object that does.
 	Itself      bool
 	HolderOwner string
+	// Epoch is that of the object, HolderEpoch that of the object that carries the policy.
+	Epoch, HolderEpoch int64
 	// InSync: this region has all that the owner wrote before it fenced itself. Renounced: it promised not to claim.
 	InSync, Renounced bool
 }
@@ -36,6 +38,9 @@ var ownerRules = []struct {
 	{"regional", func(o Ownership) bool { return !o.Kind.Declared().Shared }, OwnerStays},
 	{"ungoverned", func(o Ownership) bool { return o.Policy == nil }, OwnerStays},
 	{"other_control_region", func(o Ownership) bool { return o.Policy.DefaultControlRegion != o.Self }, OwnerStays},
+	{"behind_its_holder", func(o Ownership) bool {
+		return o.Owner == o.Self && !o.Itself && o.HolderOwner == o.Self && o.Epoch < o.HolderEpoch
+	}, OwnerTakes},
 	{"owned", func(o Ownership) bool { return o.Owner == o.Self }, OwnerStays},
 	{"renounced", func(o Ownership) bool { return o.Itself && o.Renounced }, OwnerStays},
 	{"not_in_sync", func(o Ownership) bool { return o.Itself && !o.InSync }, OwnerWaits},
@@ -76,13 +81,14 @@ type Over struct {
 	Owner string
 }
 
-// Proves reports whether a region may own an object that another one owned, by the policy that is known here: a holder
+// Proves reports to a region whether a peer may own an object that another one owned, by the policy that is known here: a holder
 // goes to a region that its policy enables, what it governs to its control region or the one that still owns the holder (M38).
-func (o Over) Proves(peer fleet.RegionName) bool {
+// A control region that owns the holder takes over what any enabled region has: that one may have lost a claim of the holder.
+func (o Over) Proves(self, peer fleet.RegionName) bool {
 	switch {
 	case o.Policy == nil:
 		return false
-	case o.Itself:
+	case o.Itself || o.Policy.DefaultControlRegion == string(self) && o.Owner == string(self):
 		return slices.Contains(o.Policy.EnabledRegions, string(peer))
 	}
 	return o.Policy.DefaultControlRegion == string(peer) || o.Owner == string(peer)

@@ -25,6 +25,9 @@ func TestOwner(t *testing.T) {
 		{decide.Ownership{Kind: template}, decide.OwnerStays, "ungoverned"},
 		{decide.Ownership{Kind: template, Policy: other}, decide.OwnerStays, "other_control_region"},
 		{decide.Ownership{Kind: template, Policy: mine, Owner: "us"}, decide.OwnerStays, "owned"},
+		{decide.Ownership{Kind: template, Policy: mine, Owner: "us", HolderOwner: "us", Epoch: 3, HolderEpoch: 3}, decide.OwnerStays, "owned"},
+		{decide.Ownership{Kind: template, Policy: mine, Owner: "us", HolderOwner: "us", Epoch: 1, HolderEpoch: 3}, decide.OwnerTakes, "behind_its_holder"},
+		{decide.Ownership{Kind: template, Policy: mine, Owner: "us", HolderOwner: "eu", Epoch: 1, HolderEpoch: 3}, decide.OwnerStays, "owned"},
 		{decide.Ownership{Kind: project, Policy: mine, Itself: true, InSync: true, Renounced: true}, decide.OwnerStays, "renounced"},
 		{decide.Ownership{Kind: project, Policy: mine, Itself: true}, decide.OwnerWaits, "not_in_sync"},
 		{decide.Ownership{Kind: project, Policy: mine, Itself: true, InSync: true}, decide.OwnerTakes, "claim"},
@@ -42,17 +45,20 @@ func TestProves(t *testing.T) {
 	t.Parallel()
 	policy := policyOf("us", "eu")
 	for name, row := range map[string]struct {
+		self   fleet.RegionName
 		over   decide.Over
 		proven []fleet.RegionName
 	}{
-		"no policy":                     {decide.Over{}, nil},
-		"a holder":                      {decide.Over{Policy: policy, Itself: true}, []fleet.RegionName{"eu", "us"}},
-		"what it governs":               {decide.Over{Policy: policy}, []fleet.RegionName{"us"}},
-		"while the holder is handed on": {decide.Over{Policy: policy, Owner: "eu"}, []fleet.RegionName{"eu", "us"}},
+		"no policy":                     {"eu", decide.Over{}, nil},
+		"a holder":                      {"eu", decide.Over{Policy: policy, Itself: true}, []fleet.RegionName{"eu", "us"}},
+		"what it governs":               {"eu", decide.Over{Policy: policy}, []fleet.RegionName{"us"}},
+		"while the holder is handed on": {"eu", decide.Over{Policy: policy, Owner: "eu"}, []fleet.RegionName{"eu", "us"}},
+		"to the region that controls":   {"us", decide.Over{Policy: policy, Owner: "us"}, []fleet.RegionName{"eu", "us"}},
+		"before that one has claimed":   {"us", decide.Over{Policy: policy, Owner: "ap"}, []fleet.RegionName{"ap", "us"}},
 	} {
 		var proven []fleet.RegionName
 		for _, peer := range []fleet.RegionName{"ap", "eu", "us"} {
-			if row.over.Proves(peer) {
+			if row.over.Proves(row.self, peer) {
 				proven = append(proven, peer)
 			}
 		}

@@ -135,7 +135,8 @@ func (w Write) ownName(err error, copied *fleet.Object, self string) error {
 }
 
 // TakeOver takes over those of some shared objects that follow a holder which this region has claimed, and gives them as they are then.
-// The caller holds their locks.
+// What it owns itself in a lower epoch follows too: a region that lost the holder may have taken it over in one between (M38). The caller
+// holds their locks.
 func (s *Store) TakeOver(ctx context.Context, q *db.Queries, actor string, objects ...*fleet.Object) ([]*fleet.Object, error) {
 	var taken []*fleet.Object
 	var writes []SharedWrite
@@ -147,7 +148,8 @@ func (s *Store) TakeOver(ctx context.Context, q *db.Queries, actor string, objec
 		for _, o := range group {
 			_, by, itself := over.governor(o)
 			step, _ := decide.Owner(decide.Ownership{
-				Self: s.Region, Owner: o.SyncingNow().OwningRegion, Kind: o.Kind, Policy: by.MultiRegionPolicy, Itself: itself, HolderOwner: by.owner,
+				Self: s.Region, Owner: cmp.Or(o.SyncingNow().OwningRegion, s.Region), Kind: o.Kind, Policy: by.MultiRegionPolicy, Itself: itself,
+				HolderOwner: by.owner, Epoch: o.Version.OwnerEpoch, HolderEpoch: by.epoch,
 			})
 			if step != decide.OwnerTakes {
 				continue

@@ -20,19 +20,20 @@ type runRow struct {
 	Project string
 	V       string
 	Spec    json.RawMessage
+	Epoch   int64
 	Content string // all that is to be the same everywhere
 }
 
 // runRowsQuery reads tables, and nothing that the code under test computes from them.
 const runRowsQuery = `WITH content AS (
 	SELECT $1::text AS region, kind, name, project, labels, spec, syncing, concat_ws('|', uid, generation, service, labels, created_by, created_at, updated_at,
-		coalesce(deleting_since::text, '-'), owner_epoch, CASE WHEN owner_number > 0 THEN owner_number ELSE greatest(resource_version, refreshed) END) AS rest
+		coalesce(deleting_since::text, '-'), owner_epoch, CASE WHEN owner_number > 0 THEN owner_number ELSE greatest(resource_version, refreshed) END) AS rest, owner_epoch
 	FROM objects WHERE kind IN ('pool', 'project', 'template') AND name <> 'default'
 	UNION ALL
 	SELECT region, kind, name, project, labels, spec, syncing, concat_ws('|', uid, generation, service, labels, created_by, created_at, updated_at,
-		coalesce(deleting_since::text, '-'), owner_epoch, number) FROM copies)
+		coalesce(deleting_since::text, '-'), owner_epoch, number), owner_epoch FROM copies)
 	SELECT region, kind, name, syncing ->> 'owningRegion', ARRAY(SELECT jsonb_array_elements_text(syncing -> 'regions')), project, coalesce(labels ->> 'v', ''), spec,
-		concat_ws('|', project, spec, syncing, rest) FROM content`
+		owner_epoch, concat_ws('|', project, spec, syncing, rest) FROM content`
 
 func (r *runs) rows(in fleet.RegionName) []*runRow {
 	r.t.Helper()
@@ -40,7 +41,7 @@ func (r *runs) rows(in fleet.RegionName) []*runRow {
 	require.NoError(r.t, err)
 	out, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (*runRow, error) {
 		o := &runRow{}
-		return o, row.Scan(&o.Key.Region, &o.Key.Kind, &o.Key.Name, &o.Owner, &o.Regions, &o.Project, &o.V, &o.Spec, &o.Content)
+		return o, row.Scan(&o.Key.Region, &o.Key.Kind, &o.Key.Name, &o.Owner, &o.Regions, &o.Project, &o.V, &o.Spec, &o.Epoch, &o.Content)
 	})
 	require.NoError(r.t, err)
 	return out

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
@@ -48,6 +49,7 @@ var runNames = []fleet.RegionName{"ap", "eu", "us"}
 type runs struct {
 	*mesh
 	seed    uint64
+	states  map[fleet.RegionName]*pgx.Conn // of the databases, for their states
 	random  *rand.Rand
 	network *network
 	ledger  ledger
@@ -73,23 +75,22 @@ func TestRegionsShareRuns(t *testing.T) {
 	for from := 0; from < *regionsRuns; from += runBatch {
 		t.Run(fmt.Sprint(from), func(t *testing.T) {
 			t.Parallel()
-			urls := map[fleet.RegionName]string{}
+			states := map[fleet.RegionName]*pgx.Conn{}
 			for _, name := range runNames {
-				urls[name] = testkit.DatabaseURL(t)
-				keepStates(t, name, urls[name])
+				states[name] = keepStates(t, name, testkit.DatabaseURL(t))
 			}
 			for run := from; run < min(from+runBatch, *regionsRuns) && !t.Failed(); run++ {
-				synctest.Test(t, func(t *testing.T) { history(t, urls, first+uint64(run)) })
+				synctest.Test(t, func(t *testing.T) { history(t, states, first+uint64(run)) })
 			}
 		})
 	}
 }
 
 // history plays one, on databases as they were at first.
-func history(t *testing.T, urls map[fleet.RegionName]string, seed uint64) {
+func history(t *testing.T, states map[fleet.RegionName]*pgx.Conn, seed uint64) {
 	r := &runs{
 		mesh: &mesh{t: t, regions: map[fleet.RegionName]*sharing{}, cuts: map[[2]fleet.RegionName]context.CancelFunc{}, cut: map[[2]fleet.RegionName]bool{}},
-		seed: seed, random: rand.New(rand.NewPCG(seed, 0)), ledger: newLedger(t),
+		seed: seed, states: states, random: rand.New(rand.NewPCG(seed, 0)), ledger: newLedger(t),
 		running: map[fleet.RegionName]context.CancelFunc{}, wait: map[fleet.RegionName]func(){},
 	}
 	r.network = newNetwork(r.mesh, seed)
@@ -99,14 +100,17 @@ func history(t *testing.T, urls map[fleet.RegionName]string, seed uint64) {
 		}
 	}()
 	for _, name := range runNames {
-		raw, err := pgxpool.New(t.Context(), urls[name])
+		url := states[name].Config().ConnString()
+		raw, err := pgxpool.New(t.Context(), url)
 		require.NoError(t, err)
 		t.Cleanup(raw.Close)
-		r.regions[name] = &sharing{name: name, raw: raw, url: urls[name]}
-		r.regions[name].exec(t, `SELECT put_back('first')`)
+		r.regions[name] = &sharing{name: name, raw: raw, url: url}
+		r.putBack(name, "first")
 		r.open(name)
 		t.Cleanup(func() { r.regions[name].store.Close() })
-		r.regions[name].exec(t, `SELECT save('backup')`)
+		if r.restores() {
+			r.backUp(name)
+		}
 	}
 	for _, name := range runNames {
 		r.start(name)

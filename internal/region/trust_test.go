@@ -144,6 +144,14 @@ func TestUndoneWaitsNoMore(t *testing.T) {
 	require.Len(t, lost, 1)
 	require.Equal(t, "eu/pool/pool-6 undone", lost[0].Key.String()+" "+lost[0].Reason)
 	require.JSONEq(t, `{"maxReplicas": 7}`, string(lost[0].Object.Spec))
+
+	// The stream that begins anew does not say how the other one ended: the comparison asks.
+	_, err = us.ApplyCopies(t.Context(), fleet.CopySet{Claim: claim, Place: &fleet.StreamPlace{Position: place}, Current: true})
+	require.NoError(t, err)
+	require.Len(t, m.setAside("us", "eu"), 1)
+	m.ask("us", "eu", false)
+	m.compare(questions{mesh: m, self: "us"}, "eu")
+	require.Empty(t, m.setAside("us", "eu"))
 }
 
 // M1, M2, M29: regions follow a repair: one that lost its copy has it again, one that got hold of the object does not keep it.

@@ -83,17 +83,18 @@ func (s *Store) CountHeld(ctx context.Context, peer fleet.RegionName) (int64, er
 	return n, postgres.Failed("count copies", err)
 }
 
-// HeldHolders names the policy holders of a peer that this region has.
-func (s *Store) HeldHolders(ctx context.Context, peer fleet.RegionName) ([]fleet.CopyAsked, error) {
-	rows, err := s.Q.HeldHolders(ctx, string(peer))
+// AskedFirst names the policy holders of a peer that this region has, and what waits of the peer: a stream that began anew
+// does not say how that ended.
+func (s *Store) AskedFirst(ctx context.Context, peer fleet.RegionName) ([]fleet.CopyAsked, error) {
+	rows, err := s.Q.AskedFirst(ctx, string(peer))
 	out := make([]fleet.CopyAsked, len(rows))
 	for i, r := range rows {
 		out[i] = fleet.CopyAsked{
-			Key:     fleet.CopyKey{Region: fleet.RegionName(r.Region), ObjectKey: fleet.ObjectKey{Kind: fleet.ObjectKind(r.Kind), Name: r.Name}},
+			Key:     fleet.CopyKey{Region: fleet.RegionName(r.Region), ObjectKey: fleet.ObjectKey{Kind: fleet.ObjectKind(r.Kind), Scope: r.Scope, Name: r.Name}},
 			Version: fleet.CopyVersion{OwnerEpoch: r.OwnerEpoch, Number: r.Number},
 		}
 	}
-	return out, postgres.Failed("read policy holders", err)
+	return out, postgres.Failed("read what to ask first", err)
 }
 
 // SharedByUID reads objects that this region owns and a peer is to have; others are missing.

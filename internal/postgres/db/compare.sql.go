@@ -11,6 +11,52 @@ import (
 	"time"
 )
 
+const askedFirst = `-- name: AskedFirst :many
+SELECT s.region::text AS region, s.kind, s.scope, s.name, s.owner_epoch, s.number::bigint AS number FROM shared s
+WHERE s.owner = $1::text AND s.kind IN ('organization', 'project', 'service') AND s.scope = ''
+UNION ALL
+SELECT q.region, q.kind, q.scope, q.name, q.owner_epoch, q.number FROM quarantine q
+WHERE q.peer = $1 AND q.waiting IS NOT NULL
+  AND NOT EXISTS (SELECT FROM shared s WHERE s.kind = q.kind AND s.scope = q.scope AND s.name = q.name AND s.region = q.region AND s.owner = $1)
+`
+
+type AskedFirstRow struct {
+	Region     string
+	Kind       string
+	Scope      string
+	Name       string
+	OwnerEpoch int64
+	Number     int64
+}
+
+// The policy holders of a peer, and what waits of it and is not here: no range of uids has that.
+func (q *Queries) AskedFirst(ctx context.Context, owner string) ([]AskedFirstRow, error) {
+	rows, err := q.db.Query(ctx, askedFirst, owner)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []AskedFirstRow
+	for rows.Next() {
+		var i AskedFirstRow
+		if err := rows.Scan(
+			&i.Region,
+			&i.Kind,
+			&i.Scope,
+			&i.Name,
+			&i.OwnerEpoch,
+			&i.Number,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const collectLost = `-- name: CollectLost :execrows
 DELETE FROM lost_writes WHERE id = ANY(ARRAY(
     SELECT l.id FROM lost_writes l WHERE l.at < now() - make_interval(secs => $1::float8)
@@ -139,45 +185,6 @@ func (q *Queries) GetSync(ctx context.Context, peer string) (RegionSync, error) 
 		&i.CompletedAt,
 	)
 	return i, err
-}
-
-const heldHolders = `-- name: HeldHolders :many
-SELECT s.region::text AS region, s.kind, s.name, s.owner_epoch, s.number::bigint AS number FROM shared s
-WHERE s.owner = $1::text AND s.kind IN ('organization', 'project', 'service') AND s.scope = ''
-`
-
-type HeldHoldersRow struct {
-	Region     string
-	Kind       string
-	Name       string
-	OwnerEpoch int64
-	Number     int64
-}
-
-func (q *Queries) HeldHolders(ctx context.Context, owner string) ([]HeldHoldersRow, error) {
-	rows, err := q.db.Query(ctx, heldHolders, owner)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []HeldHoldersRow
-	for rows.Next() {
-		var i HeldHoldersRow
-		if err := rows.Scan(
-			&i.Region,
-			&i.Kind,
-			&i.Name,
-			&i.OwnerEpoch,
-			&i.Number,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
 }
 
 const heldRanges = `-- name: HeldRanges :many

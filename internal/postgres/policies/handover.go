@@ -43,7 +43,7 @@ func (s *Store) AskHandOver(ctx context.Context, in HandOverRequest) (postgres.O
 		if err := start(ctx, q, o, policy, in); err != nil {
 			return nil, err
 		}
-		p := db.WantPolicyTurnParams{Kind: string(in.Holder.Kind), Name: in.Holder.Name, Generation: o.Generation}
+		p := db.WantPolicyTurnParams{Kind: string(in.Holder.Kind), Name: in.Holder.Name, Generation: o.Generation, Restart: in.Force}
 		if err := q.WantPolicyTurn(ctx, p); err != nil {
 			return nil, postgres.Failed("have the policy applied", err)
 		}

@@ -3,6 +3,7 @@ package policies
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -46,13 +47,20 @@ func (s *Store) find(ctx context.Context, q *db.Queries, keys []fleet.CopyKey) (
 }
 
 // refreshShared takes over those of some shared objects that this region is to own (M34), and refreshes the syncing of
-// copies that it owns. The caller holds their locks.
+// those that it owns. The caller holds their locks.
 func (s *Store) refreshShared(ctx context.Context, q *db.Queries, objects []*fleet.Object) (int64, error) {
-	var others []*fleet.Object
+	taken, err := s.TakeOver(ctx, q, postgres.RegionActor, objects...)
+	if err != nil {
+		return 0, err
+	}
+	var own []*fleet.Object
 	var writes []postgres.SharedWrite
 	for _, o := range objects {
-		if o.CheckOwner(s.Region) != nil {
-			others = append(others, o)
+		switch {
+		case o.CheckOwner(s.Region) != nil || slices.ContainsFunc(taken, func(t *fleet.Object) bool { return t.UID == o.UID }):
+			continue
+		case o.Region == "":
+			own = append(own, o)
 			continue
 		}
 		governed, err := s.Govern(ctx, q, o)
@@ -69,8 +77,8 @@ func (s *Store) refreshShared(ctx context.Context, q *db.Queries, objects []*fle
 	if err := postgres.SaveShared(ctx, q, postgres.RegionActor, writes); err != nil {
 		return 0, err
 	}
-	taken, err := s.TakeOver(ctx, q, postgres.RegionActor, others...)
-	return int64(len(writes) + len(taken)), err
+	n, err := s.refresh(ctx, q, own)
+	return n + int64(len(writes)+len(taken)), err
 }
 
 // endHandOver ends the requests for a hand-over that has ended. Its name may be that of several holders.

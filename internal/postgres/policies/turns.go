@@ -85,19 +85,7 @@ func (s *Store) refreshHolder(ctx context.Context, key fleet.ObjectKey) (refresh
 		if err != nil {
 			return err
 		}
-		var own, others []*fleet.Object
-		for _, o := range all {
-			if o.Region == "" && o.CheckOwner(s.Region) == nil {
-				own = append(own, o)
-				continue
-			}
-			others = append(others, o)
-		}
-		if refreshed, err = s.refresh(ctx, q, own); err != nil {
-			return err
-		}
-		n, err := s.refreshShared(ctx, q, others)
-		refreshed += n
+		refreshed, err = s.refreshShared(ctx, q, all)
 		return err
 	})
 	return refreshed, err
@@ -322,7 +310,7 @@ func (p *page) keys(ctx context.Context, project string) ([]db.GovernedAfterRow,
 func (p *page) refresh(ctx context.Context, project string, rows []db.GovernedAfterRow) error {
 	locks := make(map[int64]bool, len(rows))
 	objects := make([]*fleet.Object, 0, len(rows))
-	var others []fleet.CopyKey
+	var shared []fleet.CopyKey
 	for _, r := range rows {
 		key := fleet.ObjectKey{Kind: fleet.ObjectKind(r.Kind), Scope: r.Scope, Name: r.Name}
 		o := &fleet.Object{ObjectKey: key, UID: r.Uid, Project: fleet.ProjectName(project), Service: r.Service, Syncing: r.Syncing}
@@ -331,9 +319,9 @@ func (p *page) refresh(ctx context.Context, project string, rows []db.GovernedAf
 			if !p.above[key] && !slices.Contains(p.holders, key) {
 				p.holders = append(p.holders, key)
 			}
-		case r.Region != "" || key.Kind.Declared().Shared && o.CheckOwner(p.s.Region) != nil:
+		case key.Kind.Declared().Shared:
 			locks[postgres.LockID(key)] = false
-			others = append(others, fleet.CopyKey{Region: fleet.RegionName(r.Region), ObjectKey: key})
+			shared = append(shared, fleet.CopyKey{Region: fleet.RegionName(r.Region), ObjectKey: key})
 		default:
 			locks[postgres.LockID(key)] = false
 			objects = append(objects, o)
@@ -354,7 +342,7 @@ func (p *page) refresh(ctx context.Context, project string, rows []db.GovernedAf
 			return err
 		}
 	}
-	found, err := p.s.find(ctx, p.q, others)
+	found, err := p.s.find(ctx, p.q, shared)
 	if err != nil {
 		return err
 	}
