@@ -130,9 +130,13 @@ func (r *runs) write(in fleet.RegionName, key fleet.ObjectKey, project string, s
 	r.t.Helper()
 	v := r.ledger.next()
 	what := fmt.Sprintf("%s declares %s as %s", in, key, v)
-	out, err := r.regions[in].store.Declare(r.t.Context(), postgres.Write{
+	w := postgres.Write{
 		Request: postgres.Request{Actor: "test", Project: fleet.ProjectName(project)}, Key: key, Labels: map[string]string{"v": v},
-	}, spec)
+	}
+	if key.Name == everywhere && r.owns(in, everywhere) == "" {
+		w.Region = in // else it is the copy that is meant, if there is one
+	}
+	out, err := r.regions[in].store.Declare(r.t.Context(), w, spec)
 	if r.refused(what, err) {
 		return
 	}
