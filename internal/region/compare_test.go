@@ -66,7 +66,7 @@ func (m *mesh) ask(self, peer fleet.RegionName, accept bool) postgres.Operation 
 // compare compares one region with another, and gives the counts.
 func (m *mesh) compare(by questions, peer fleet.RegionName) fleet.SyncTurn {
 	m.t.Helper()
-	c := &compare.Comparer{Store: m.regions[by.self].store, Peers: by}
+	c := &compare.Comparer{Store: m.regions[by.self].store, Peers: by, Rival: func(_ fleet.RegionName, n int) { m.rivals.Add(int64(n)) }}
 	for range 1000 {
 		turn, err := c.Page(m.t.Context(), fleet.SyncVisit{Peer: peer, Run: "run"})
 		require.NoError(m.t, err)

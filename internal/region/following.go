@@ -104,7 +104,7 @@ func (s *server) follower() *watch.Follower {
 }
 
 func (s *server) comparer() *compare.Comparer {
-	return &compare.Comparer{Store: s.store, Peers: peerStreams{s.peers}}
+	return &compare.Comparer{Store: s.store, Peers: peerStreams{s.peers}, Rival: s.metrics.rival}
 }
 
 // peerStreams opens the streams of peers.

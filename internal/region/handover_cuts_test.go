@@ -1,6 +1,7 @@
 package region
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -221,6 +222,29 @@ func TestRivalClaims(t *testing.T) {
 	require.Zero(t, h.lost("us"))
 	require.NoError(t, h.template("us", 20))
 	h.agree("us writes on")
+}
+
+// M38: a comparison that finds the claims of two regions counts them too.
+func TestRivalClaimsCompared(t *testing.T) {
+	t.Parallel()
+	h, _ := newMembers(t, "eu", "us", "ap")
+	h.share("eu", line, "eu", "us", "ap")
+	ctx, cancel := context.WithCancel(t.Context())
+	wait := h.follow(ctx)
+	h.settle("the project is shared")
+	cancel()
+	wait()
+	for _, r := range []fleet.RegionName{"us", "ap"} {
+		_, err := h.request(r, r, true)
+		require.NoError(t, err)
+	}
+	require.Zero(t, h.rivals.Load())
+	for i, link := range [][2]fleet.RegionName{{"us", "ap"}, {"ap", "us"}} {
+		h.ask(link[0], link[1], false)
+		h.compare(questions{mesh: h.mesh, self: link[0]}, link[1])
+		require.Equal(t, int64(1+i), h.rivals.Load(), link)
+	}
+	require.Equal(t, "us 2", h.owner("ap", "eu", lineKey))
 }
 
 // M27, M31, M34: the new owner deletes what the old one created, and creates what is shared; nothing comes back.
