@@ -195,6 +195,30 @@ func TestForcedHandOver(t *testing.T) {
 	require.Equal(t, 1, h.lost("eu"), "the template")
 }
 
+// M38: a write that the new owner never had is listed also where it deletes the object at once; what it had is not.
+func TestForcedHandOverDeletes(t *testing.T) {
+	t.Parallel()
+	h := newHanding(t, "eu", "us", "ap")
+	h.line("eu", "eu", "us", "ap")
+	seen := fleet.TemplateKey("seen")
+	require.NoError(t, h.templateAs("eu", h.write(seen), `{}`))
+	h.agree("the project is shared")
+	h.cut("eu", "us", true)
+	h.cut("eu", "ap", true)
+	require.NoError(t, h.template("eu", 2), "which nobody has")
+	_, err := h.request("us", "us", true)
+	require.NoError(t, err)
+	for _, key := range []fleet.ObjectKey{press, seen} {
+		_, err = h.regions["us"].store.DeleteDeclared(t.Context(), h.write(key))
+		require.NoError(t, err)
+	}
+	h.cut("eu", "us", false)
+	h.cut("eu", "ap", false)
+	h.agree("eu deletes what it created")
+	require.Equal(t, "not_found", h.owner("eu", "eu", press))
+	require.Equal(t, 1, h.lost("eu"), "the write that us never had")
+}
+
 // M38: of two regions that claim at once, the one with the higher name owns the holder in the end, and all agree.
 func TestRivalClaims(t *testing.T) {
 	t.Parallel()
@@ -232,6 +256,8 @@ func TestRivalClaimsCompared(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	wait := h.follow(ctx)
 	h.settle("the project is shared")
+	h.current("us", "eu", "ap")
+	h.current("ap", "eu", "us")
 	cancel()
 	wait()
 	for _, r := range []fleet.RegionName{"us", "ap"} {
