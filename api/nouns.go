@@ -14,6 +14,8 @@ type (
 	ConnectionID = fleet.ConnectionID
 	// ConnectionState is the state of a connection.
 	ConnectionState = fleet.ConnectionState
+	// CopyVersion orders the states of an object.
+	CopyVersion = fleet.CopyVersion
 	// DeclaredKind is what the region, its clients and the CLI know of a kind of declared objects.
 	DeclaredKind = fleet.DeclaredKind
 	// DeploymentCondition is one of available, progressing and degraded, with a stable reason.
@@ -84,6 +86,8 @@ type (
 	ProcessPort = fleet.ProcessPort
 	// Recovery defines retries.
 	Recovery = fleet.Recovery
+	// RegionName names a region.
+	RegionName = fleet.RegionName
 	// ReplicaBounds are the bounds of the target, which is stored beside the spec.
 	ReplicaBounds = fleet.ReplicaBounds
 	// ReplicaEvent moves a replica.
@@ -106,6 +110,8 @@ type (
 	Spread = fleet.Spread
 	// Startup is how long a replica may take until its first success, Settle how long after that until it is healthy or unhealthy, Stop how long it may take to end.
 	Startup = fleet.Startup
+	// TookOver names a state of an object by its owner and version.
+	TookOver = fleet.TookOver
 	// Window is a recurring time in which sites may switch: on Days ("mon" to "sun", default all) from From to To ("22:00", past midnight if To is not later) in Zone (default UTC).
 	Window = fleet.Window
 )

@@ -39,4 +39,6 @@ type GoneNamed struct {
 	Name   string `json:"name"`
 	UID    string `json:"uid,omitempty"`
 	Reason string `json:"reason" enum:"deleted,removed,moved"`
+	// TookOver is the state of the object that its owner took over from another region, if it did.
+	TookOver *TookOver `json:"tookOver,omitempty"`
 }

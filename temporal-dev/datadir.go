@@ -88,6 +88,29 @@ func onlyLock(entries []fs.DirEntry) bool {
 	return len(entries) == 0 || len(entries) == 1 && entries[0].Name() == lockFile
 }
 
+// checkRegions refuses to run one region on a directory of several, and several on that of one.
+func checkRegions(path string, regions int) error {
+	if err := checkOwnership(path); err != nil {
+		return err
+	}
+	several, other := regions > 1, filepath.Join(regionNames[0], markerFile)
+	if several {
+		other = stateFile
+	}
+	_, err := os.Stat(filepath.Join(path, other))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("read the data directory: %w", err)
+	case several:
+		return fleet.Errorf(fleet.IllegalState, "%s has the data of one region", path).
+			WithHint(fmt.Sprintf("start it without --regions %d, or give another directory with --data", regions))
+	}
+	return fleet.Errorf(fleet.IllegalState, "%s has the data of several regions", path).
+		WithHint("start it with as many --regions as before, or give another directory with --data")
+}
+
 func foreign(path, why string) error {
 	return fleet.Errorf(fleet.IllegalState, "%s %s; nothing in it was touched", path, why).
 		WithHint("give an empty or a new directory with --data")

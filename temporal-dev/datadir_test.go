@@ -56,6 +56,23 @@ func TestDataDir(t *testing.T) {
 			require.ErrorContains(t, err, "not a directory")
 		}
 	})
+	t.Run("of one region is refused for several, and the other way round", func(t *testing.T) {
+		t.Parallel()
+		for _, row := range []struct {
+			file        string
+			fits, other int
+		}{{stateFile, 1, 3}, {filepath.Join("eu", markerFile), 3, 1}, {filepath.Join("eu", markerFile), 2, 1}} {
+			dir := t.TempDir()
+			require.NoError(t, checkRegions(dir, row.other), "a first start")
+			require.NoError(t, os.MkdirAll(filepath.Join(dir, "eu"), 0o700))
+			require.NoError(t, writeJSON(filepath.Join(dir, markerFile), ownMarker))
+			require.NoError(t, os.WriteFile(filepath.Join(dir, row.file), []byte("{}"), 0o600))
+			require.NoError(t, checkRegions(dir, row.fits))
+			err := runRegion(t.Context(), options{data: dir, regions: row.other}, output{})
+			require.Equal(t, fleet.IllegalState, fleet.KindOf(err))
+			require.ErrorContains(t, err, "has the data of")
+		}
+	})
 	t.Run("is refused while a region runs on it, and free after that", func(t *testing.T) {
 		t.Parallel()
 		d, err := openDataDir(t.TempDir())

@@ -48,6 +48,9 @@ type laptop struct {
 // runRegion starts everything, delivers the examples, and runs until the context ends (with --once: until the
 // deliveries have ended). It stops what it started.
 func runRegion(ctx context.Context, opts options, out output) error {
+	if err := checkRegions(opts.data, opts.regions); err != nil {
+		return err
+	}
 	if opts.regions > 1 {
 		return runRegions(ctx, opts, out)
 	}

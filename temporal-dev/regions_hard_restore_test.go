@@ -106,6 +106,7 @@ func (h *hard) backUpOrRestore(at *hardRegion) {
 	require.NoError(h.t, os.RemoveAll(live))
 	require.NoError(h.t, os.Rename(kept, live))
 	at.order(h.t, "start", postgresName)
+	waitFor(h.t, at.name+"'s database answers", at.pg.Ping)
 	path, err := cliProgram()
 	require.NoError(h.t, err)
 	require.NoError(h.t, at.at.run("", path, "admin", "raise-era", "--database-url", at.databaseURL(h.t), "--region", at.name))

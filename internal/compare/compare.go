@@ -43,6 +43,8 @@ type Peers interface {
 type Comparer struct {
 	Store copyStore
 	Peers Peers
+	// Rival hears of objects that two regions claimed in one epoch; it may be nil.
+	Rival func(peer fleet.RegionName, objects int)
 }
 
 // Page compares the next ranges, and says how far the comparison is. All that a page did is stored with its end; one that is
@@ -284,6 +286,9 @@ func (p *page) apply(ctx context.Context, to int64) error {
 		return err
 	}
 	p.counts.Add(done.SyncCounts)
+	if done.Rivals > 0 && p.Rival != nil {
+		p.Rival(p.at.Peer, done.Rivals)
+	}
 	p.doubt = append(p.doubt, done.Doubtful...)
 	p.set, p.bytes = nil, 0
 	return nil

@@ -67,6 +67,8 @@ type CopyChange struct {
 	Seen *CopyVersion
 	// MovedTo owns an object that moved.
 	MovedTo RegionName
+	// TookOver is what the owner had of the object when it took it over.
+	TookOver *TookOver
 }
 
 func (c CopyChange) unknown() bool { return c.Key.Kind.Declared().Title == "" }

@@ -117,4 +117,5 @@ type ComparedSet struct {
 type ComparedApplied struct {
 	SyncCounts
 	Doubtful []CopyAsked
+	Rivals   int // two regions claimed the object in one epoch
 }

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"testing"
 	"time"
 
@@ -66,7 +67,7 @@ func (m *mesh) ask(self, peer fleet.RegionName, accept bool) postgres.Operation 
 // compare compares one region with another, and gives the counts.
 func (m *mesh) compare(by questions, peer fleet.RegionName) fleet.SyncTurn {
 	m.t.Helper()
-	c := &compare.Comparer{Store: m.regions[by.self].store, Peers: by}
+	c := &compare.Comparer{Store: m.regions[by.self].store, Peers: by, Rival: func(_ fleet.RegionName, n int) { m.rivals.Add(int64(n)) }}
 	for range 1000 {
 		turn, err := c.Page(m.t.Context(), fleet.SyncVisit{Peer: peer, Run: "run"})
 		require.NoError(m.t, err)
@@ -90,13 +91,20 @@ func stand(t *testing.T, pools int) *mesh {
 	ctx, cancel := context.WithCancel(t.Context())
 	wait := m.follow(ctx)
 	m.settle("at first")
-	require.Eventually(t, func() bool {
-		streams, err := m.regions["us"].store.Streams(t.Context())
-		return err == nil && len(streams) == 1 && streams[0].Position != "" && streams[0].Lag >= 0
-	}, 20*time.Second, 10*time.Millisecond, "the stream is current")
+	m.current("us", "eu")
 	cancel()
 	wait()
 	return m
+}
+
+// current waits until a region has all that its peers sent.
+func (m *mesh) current(self fleet.RegionName, of ...fleet.RegionName) {
+	m.t.Helper()
+	require.Eventually(m.t, func() bool {
+		streams, err := m.regions[self].store.Streams(m.t.Context())
+		behind := func(s copies.Stream) bool { return s.Position == "" || s.Lag < 0 }
+		return err == nil && len(streams) == len(of) && !slices.ContainsFunc(streams, behind)
+	}, 20*time.Second, 10*time.Millisecond, "the streams of %s are current", self)
 }
 
 func poolKey(i int) fleet.ObjectKey {

@@ -104,7 +104,7 @@ func (s *server) follower() *watch.Follower {
 }
 
 func (s *server) comparer() *compare.Comparer {
-	return &compare.Comparer{Store: s.store, Peers: peerStreams{s.peers}}
+	return &compare.Comparer{Store: s.store, Peers: peerStreams{s.peers}, Rival: s.metrics.rival}
 }
 
 // peerStreams opens the streams of peers.
@@ -138,7 +138,7 @@ func (p peerStreams) call(ctx context.Context, peer fleet.RegionName, method, pa
 	}
 	resp, err := to.Client.Do(req)
 	if err != nil {
-		return nil, fleet.Errorf(fleet.Unavailable, "reach region %s: %w", peer, err)
+		return nil, peers.Unreached(peer, req, err)
 	}
 	if resp.StatusCode != http.StatusOK {
 		_ = resp.Body.Close() // what it says is in its own log

@@ -1,6 +1,7 @@
 package region
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -194,6 +195,30 @@ func TestForcedHandOver(t *testing.T) {
 	require.Equal(t, 1, h.lost("eu"), "the template")
 }
 
+// M38: a write that the new owner never had is listed also where it deletes the object at once; what it had is not.
+func TestForcedHandOverDeletes(t *testing.T) {
+	t.Parallel()
+	h := newHanding(t, "eu", "us", "ap")
+	h.line("eu", "eu", "us", "ap")
+	seen := fleet.TemplateKey("seen")
+	require.NoError(t, h.templateAs("eu", h.write(seen), `{}`))
+	h.agree("the project is shared")
+	h.cut("eu", "us", true)
+	h.cut("eu", "ap", true)
+	require.NoError(t, h.template("eu", 2), "which nobody has")
+	_, err := h.request("us", "us", true)
+	require.NoError(t, err)
+	for _, key := range []fleet.ObjectKey{press, seen} {
+		_, err = h.regions["us"].store.DeleteDeclared(t.Context(), h.write(key))
+		require.NoError(t, err)
+	}
+	h.cut("eu", "us", false)
+	h.cut("eu", "ap", false)
+	h.agree("eu deletes what it created")
+	require.Equal(t, "not_found", h.owner("eu", "eu", press))
+	require.Equal(t, 1, h.lost("eu"), "the write that us never had")
+}
+
 // M38: of two regions that claim at once, the one with the higher name owns the holder in the end, and all agree.
 func TestRivalClaims(t *testing.T) {
 	t.Parallel()
@@ -221,6 +246,31 @@ func TestRivalClaims(t *testing.T) {
 	require.Zero(t, h.lost("us"))
 	require.NoError(t, h.template("us", 20))
 	h.agree("us writes on")
+}
+
+// M38: a comparison that finds the claims of two regions counts them too.
+func TestRivalClaimsCompared(t *testing.T) {
+	t.Parallel()
+	h, _ := newMembers(t, "eu", "us", "ap")
+	h.share("eu", line, "eu", "us", "ap")
+	ctx, cancel := context.WithCancel(t.Context())
+	wait := h.follow(ctx)
+	h.settle("the project is shared")
+	h.current("us", "eu", "ap")
+	h.current("ap", "eu", "us")
+	cancel()
+	wait()
+	for _, r := range []fleet.RegionName{"us", "ap"} {
+		_, err := h.request(r, r, true)
+		require.NoError(t, err)
+	}
+	require.Zero(t, h.rivals.Load())
+	for i, link := range [][2]fleet.RegionName{{"us", "ap"}, {"ap", "us"}} {
+		h.ask(link[0], link[1], false)
+		h.compare(questions{mesh: h.mesh, self: link[0]}, link[1])
+		require.Equal(t, int64(1+i), h.rivals.Load(), link)
+	}
+	require.Equal(t, "us 2", h.owner("ap", "eu", lineKey))
 }
 
 // M27, M31, M34: the new owner deletes what the old one created, and creates what is shared; nothing comes back.

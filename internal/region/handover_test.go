@@ -29,6 +29,14 @@ type handing struct {
 
 func newHanding(t *testing.T, names ...fleet.RegionName) *handing {
 	t.Helper()
+	h, m := newMembers(t, names...)
+	m.runs(names...)
+	return h
+}
+
+// newMembers are regions that do not follow each other yet.
+func newMembers(t *testing.T, names ...fleet.RegionName) (*handing, *templateMesh) {
+	t.Helper()
 	m := newTemplateMesh(t, names...)
 	h := &handing{m.mesh, t}
 	for self, r := range h.regions {
@@ -41,8 +49,7 @@ func newHanding(t *testing.T, names ...fleet.RegionName) *handing {
 			require.NoError(t, err)
 		}
 	}
-	m.runs(names...)
-	return h
+	return h, m
 }
 
 // line declares the project in a region, with a template and a pool in it.

@@ -66,7 +66,9 @@ func (m *metrics) failedOver(e fleet.FailoverEnd) {
 	m.failovers.WithLabelValues(string(e.State), e.Reason).Inc()
 }
 
+// rival counts claims that a stream or a comparison found.
 func (m *metrics) rival(peer fleet.RegionName, objects int) {
+	m.log.Error("alarm: two regions claimed the same objects in one epoch; the higher name owns them", "peer", peer, "objects", objects)
 	m.rivals.WithLabelValues(string(peer)).Add(float64(objects))
 }
 

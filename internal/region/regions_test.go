@@ -50,7 +50,7 @@ type mesh struct {
 	cuts map[[2]fleet.RegionName]context.CancelFunc // ends the streams of a link; nil: it is cut
 	cut  map[[2]fleet.RegionName]bool
 
-	rivals atomic.Int64 // claims that Followers told of
+	rivals atomic.Int64 // claims that streams and comparisons told of
 }
 
 func newMesh(t *testing.T, names ...fleet.RegionName) *mesh {

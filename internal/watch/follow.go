@@ -368,11 +368,8 @@ func (s *received) apply(ctx context.Context, at *fleet.StreamPlace, current boo
 
 // counted adds what became of changes.
 func (f *following) counted(applied fleet.CopiesApplied) {
-	if applied.Rivals > 0 {
-		f.Log.Error("alarm: two regions claimed the same objects in one epoch; the higher name owns them", "peer", f.claim.Peer, "objects", applied.Rivals)
-		if f.Rival != nil {
-			f.Rival(f.claim.Peer, applied.Rivals)
-		}
+	if applied.Rivals > 0 && f.Rival != nil {
+		f.Rival(f.claim.Peer, applied.Rivals)
 	}
 	f.count(func(c *fleet.Followed) {
 		c.Written += applied.Written

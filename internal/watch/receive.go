@@ -19,10 +19,10 @@ func ChangeOf(peer fleet.RegionName, l api.WatchLine) (fleet.CopyChange, error) 
 	case l.Type == api.WatchObject && l.Object != nil:
 		o := objectOf(*l.Object)
 		c.Key.ObjectKey, c.Object = o.ObjectKey, &o
-		c.Object.Version = c.Version
+		c.Object.Version, c.TookOver = c.Version, o.SyncingNow().TookOver
 	case l.Type == api.WatchGone && l.Gone != nil:
 		c.Key.ObjectKey = fleet.ObjectKey{Kind: fleet.ObjectKind(l.Gone.Kind), Scope: l.Gone.Site, Name: l.Gone.Name}
-		c.End = fleet.CopyEnd(l.Gone.Reason)
+		c.End, c.TookOver = fleet.CopyEnd(l.Gone.Reason), l.Gone.TookOver
 	default:
 		return c, fleet.Errorf(fleet.Invalid, "a line of type %.20q without its object", l.Type)
 	}

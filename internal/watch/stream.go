@@ -159,6 +159,8 @@ type change struct {
 	epoch int64
 	// number is that of the last event; of a copy, the last of its owner's.
 	number int64
+	// took is what the owner had of the object when it took it over.
+	took *fleet.TookOver
 	// shown: the watch showed it before. concerns: it did, or does after the last event.
 	shown, concerns bool
 }
@@ -168,6 +170,9 @@ func (c *change) take(e postgres.Event, s *Stream) {
 	before, after := stateOf(e.Before), stateOf(e.After)
 	c.last, c.number = e, e.Cursor.Seq
 	for _, is := range []state{before, after} {
+		if is.Syncing != nil {
+			c.took = is.Syncing.TookOver
+		}
 		if s.Filter.Owner == "" || is.ownedBy(s.Filter.Owner) {
 			c.epoch = max(c.epoch, is.OwnerEpoch)
 		}
@@ -308,7 +313,7 @@ func (s *Stream) line(o fleet.Object) api.WatchLine {
 
 // gone is the line for what the watch shows no more: its version is that of the event by which it went.
 func gone(c *change, reason fleet.CopyEnd) api.WatchLine {
-	named := &api.GoneNamed{Kind: string(c.key.Kind), Name: c.key.Name, UID: c.last.UID, Reason: string(reason)}
+	named := &api.GoneNamed{Kind: string(c.key.Kind), Name: c.key.Name, UID: c.last.UID, Reason: string(reason), TookOver: c.took}
 	if c.key.Kind.Declared().OfSite {
 		named.Site = c.key.Scope
 	}

@@ -210,7 +210,7 @@ func (s *Store) ApplyCompared(ctx context.Context, in fleet.ComparedSet) (fleet.
 		counts.Add(fleet.SyncCounts{
 			Written: int64(a.done.Written), Removed: a.removed, Lost: int64(len(a.lost)), Waiting: int64(a.done.Refused),
 		})
-		out = fleet.ComparedApplied{SyncCounts: counts, Doubtful: a.doubtful}
+		out = fleet.ComparedApplied{SyncCounts: counts, Doubtful: a.doubtful, Rivals: a.done.Rivals}
 		return postgres.Failed("move the comparison", q.MoveSync(ctx, db.MoveSyncParams{
 			Peer: string(in.Place.Peer), At: in.To, Compared: counts.Compared, Differed: counts.Differed, Written: counts.Written,
 			Removed: counts.Removed, Lost: counts.Lost, Waiting: counts.Waiting,

@@ -221,10 +221,7 @@ func (a *applying) noteLost(changes []fleet.CopyChange) {
 
 // overtaken: the new owner took over a state before the one that is here, and has another content.
 func overtaken(held decide.HeldCopy, was *fleet.Object, c fleet.CopyChange) bool {
-	if c.Object == nil {
-		return false // deleted by an owner that is known here
-	}
-	took := c.Object.SyncingNow().TookOver
+	took := c.TookOver
 	if took == nil {
 		return false
 	}
@@ -234,6 +231,9 @@ func overtaken(held decide.HeldCopy, was *fleet.Object, c fleet.CopyChange) bool
 	}
 	if took.Region == held.Owner && !at.Newer(took.Version()) {
 		return false
+	}
+	if c.Object == nil {
+		return took.Region == held.Owner // a third region may have had it
 	}
 	return was == nil || !postgres.SameJSON(unclaimed(was), unclaimed(c.Object)) || !maps.Equal(was.Labels, c.Object.Labels)
 }
