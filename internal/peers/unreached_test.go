@@ -26,6 +26,7 @@ func TestUnreached(t *testing.T) {
 				if err != nil {
 					return
 				}
+				t.Cleanup(func() { _ = c.Close() })
 				with(c)
 			}
 		}()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -105,13 +106,15 @@ type arrival struct {
 	*following
 	change fleet.CopyChange
 	left   int // generations
+	// under are the generations that the one being fetched is a part of.
+	under []fleet.TemplatePin
 	// replaced: the peer's template, as it is now, is not composed of what this state names.
 	replaced bool
 }
 
 func (a *arrival) run(ctx context.Context) error {
 	name := fleet.CopiedTemplate(a.change.Key.Region, a.change.Key.Name)
-	if err := a.fill(ctx, name, a.change.Object.Spec, 0); err != nil {
+	if err := a.fill(ctx, name, a.change.Object.Spec); err != nil {
 		return err
 	}
 	done, err := a.Store.ApplyCopies(ctx, fleet.CopySet{Claim: a.claim, Changes: []fleet.CopyChange{a.change}})
@@ -129,7 +132,7 @@ func (a *arrival) run(ctx context.Context) error {
 }
 
 // fill fetches what a generation is composed of: each part is stored after its own parts.
-func (a *arrival) fill(ctx context.Context, name fleet.TemplateName, raw json.RawMessage, depth int) error {
+func (a *arrival) fill(ctx context.Context, name fleet.TemplateName, raw json.RawMessage) error {
 	spec, err := fleet.ReadCopiedTemplate(name, raw)
 	if err != nil {
 		return err
@@ -144,16 +147,21 @@ func (a *arrival) fill(ctx context.Context, name fleet.TemplateName, raw json.Ra
 		}
 	}
 	for _, pin := range missing.Pins {
-		if a.left--; a.left < 0 || depth == maxDepth {
+		if slices.Contains(a.under, pin) {
+			return fleet.Errorf(fleet.Invalid, "generation %d of template %s is composed of itself", pin.Generation, pin.Name)
+		}
+		if a.left--; a.left < 0 || len(a.under) == maxDepth {
 			return fleet.Errorf(fleet.Invalid, "template %s is composed of more than %d generations, or in more than %d steps", a.change.Key.Name, maxGenerations, maxDepth)
 		}
 		raw, err := a.Parts.Generation(ctx, a.claim.Peer, a.change.Key, fleet.TemplatePin{Name: a.there(pin.Name), Generation: pin.Generation})
 		if err != nil {
 			return a.refused(err)
 		}
-		if err := a.fill(ctx, pin.Name, raw, depth+1); err != nil {
+		a.under = append(a.under, pin)
+		if err := a.fill(ctx, pin.Name, raw); err != nil {
 			return err
 		}
+		a.under = a.under[:len(a.under)-1]
 		if err := a.Waiting.KeepGeneration(ctx, pin, raw); err != nil {
 			return err
 		}
