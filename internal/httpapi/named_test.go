@@ -128,6 +128,11 @@ func TestOwnedElsewhere(t *testing.T) {
 	}
 	p := refused(http.MethodPut, "/api/v1/templates/press", template)
 	require.Contains(t, p.Hint, "name region test to declare another template of this name here")
+	require.NotContains(t, refused(http.MethodDelete, "/api/v1/templates/press", nil).Hint, "declare another")
+	r.copied(fleet.ProjectKey("far"), "far", "us", fmt.Sprintf(euPolicy, "us"))
+	r.copied(fleet.TemplateKey("cell"), "far", "us", `{}`)
+	require.NotContains(t, refused(http.MethodPut, "/api/v1/templates/cell", api.TemplatePut{Project: "far", Base: []byte(`{}`)}).Hint, "declare another", "its project says where")
+	require.Contains(t, refused(http.MethodPut, "/api/v1/projects/far", api.ProjectPut{}).Hint, "name region test to declare another project")
 	r.sql(`INSERT INTO copies SELECT 'ap', kind, scope, name, 'ap', owner_epoch, number, gen_random_uuid(), project, service, labels, generation, spec,
 		'{"owningRegion":"ap","regions":["ap","test"]}', created_by, created_at, updated_at, deleting_since, event FROM copies WHERE name = 'press'`)
 	for _, method := range []string{http.MethodPut, http.MethodDelete} {

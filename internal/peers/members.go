@@ -198,7 +198,7 @@ func (n *Network) own(ctx context.Context) (fleet.MemberRecord, error) {
 func call(client *http.Client, req *http.Request, into any) error {
 	res, err := client.Do(req)
 	if err != nil {
-		return fleet.Errorf(fleet.Unavailable, "call %s: %w", req.URL.Host, err).WithHint("is the peer up, and its --peers-url reachable from here?")
+		return unreached("the peer", req, err).WithHint("is its --peers-url reachable from here?")
 	}
 	defer func() { _ = res.Body.Close() }()
 	if res.StatusCode != http.StatusOK {

@@ -14,7 +14,13 @@ import (
 
 // Unreached says in the words of an operator why a call did not reach a region.
 func Unreached(to fleet.RegionName, req *http.Request, err error) error {
-	return fleet.Errorf(fleet.Unavailable, "region %s is unreachable at %s: %s", to, req.URL.Host, cause(err))
+	return unreached("region "+string(to), req, err)
+}
+
+func unreached(who string, req *http.Request, err error) *fleet.Error {
+	e := fleet.Errorf(fleet.Unavailable, "%s is unreachable at %s: %s", who, req.URL.Host, cause(err))
+	e.Err = err
+	return e
 }
 
 func cause(err error) string {

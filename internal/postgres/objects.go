@@ -114,7 +114,7 @@ func (s *Store) Write(ctx context.Context, q *db.Queries, w Write, spec any) (Wr
 	if err != nil {
 		return Written{}, err
 	}
-	if err := s.CheckMatch(w, before); err != nil {
+	if err := s.mayWrite(ctx, q, w, before); err != nil {
 		return Written{}, err
 	}
 	body, err := json.Marshal(spec)
@@ -154,7 +154,7 @@ func belongs(w Write, before *fleet.Object, spec json.RawMessage) error {
 func (s *Store) CheckMatch(w Write, before *fleet.Object) error {
 	if before != nil {
 		if err := before.CheckOwner(s.Region); err != nil {
-			return w.ownName(err, before, s.Region)
+			return err
 		}
 	}
 	switch {

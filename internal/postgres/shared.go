@@ -125,13 +125,19 @@ func (s *Store) findWritten(ctx context.Context, q *db.Queries, key fleet.CopyKe
 	return o, nil
 }
 
-// ownName adds how to declare an object of this region that has the name of a copy.
-func (w Write) ownName(err error, copied *fleet.Object, self string) error {
+// mayWrite checks the precondition. Where this region may declare an object that has the name of another's, it says how.
+func (s *Store) mayWrite(ctx context.Context, q *db.Queries, w Write, o *fleet.Object) error {
+	err := s.CheckMatch(w, o)
 	var e *fleet.Error
-	if copied.Region != "" && w.Region == "" && errors.As(err, &e) {
-		e.Hint = fmt.Sprintf("name region %s to declare another %s of this name here, otherwise %s", self, w.Key.Kind, e.Hint)
+	if !errors.As(err, &e) || e.Kind != fleet.NotOwner || o.Region == "" || w.Region != "" {
+		return err
 	}
-	return err
+	if w.Key.Kind != fleet.KindProject && w.Key.Kind != fleet.KindOrganization {
+		if home, failed := Find(ctx, q, fleet.ProjectKey(w.Project)); failed != nil || home == nil {
+			return cmp.Or(failed, err)
+		}
+	}
+	return e.WithHint(fmt.Sprintf("name region %s to declare another %s of this name here, otherwise %s", s.Region, w.Key.Kind, e.Hint))
 }
 
 // TakeOver takes over those of some shared objects that follow a holder which this region has claimed, and gives them as they are then.
