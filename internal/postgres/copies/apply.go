@@ -72,8 +72,8 @@ type applying struct {
 
 	copies map[fleet.CopyKey]fleet.Object
 	held   map[fleet.CopyKey]decide.HeldCopy
-	// marked, aside and pending are what has a marker, was set aside, and waits for its parts.
-	marked, aside, pending map[fleet.CopyKey]bool
+	// marked, aside, pending and listed are what has a marker, was set aside, waits for its parts, and is listed as lost.
+	marked, aside, pending, listed map[fleet.CopyKey]bool
 
 	group, all outcome
 	doubtful   []fleet.CopyAsked
@@ -85,7 +85,7 @@ type applying struct {
 func (s *Store) applying(q *db.Queries, peer fleet.RegionName) *applying {
 	return &applying{
 		s: s, q: q, self: fleet.RegionName(s.Region), peer: peer,
-		marked: map[fleet.CopyKey]bool{}, aside: map[fleet.CopyKey]bool{}, pending: map[fleet.CopyKey]bool{},
+		marked: map[fleet.CopyKey]bool{}, aside: map[fleet.CopyKey]bool{}, pending: map[fleet.CopyKey]bool{}, listed: map[fleet.CopyKey]bool{},
 	}
 }
 
@@ -117,6 +117,7 @@ func (a *applying) run(ctx context.Context, changes []fleet.CopyChange) error {
 	}
 	for _, step := range []func() error{
 		func() error { return putLost(ctx, a.q, a.peer, a.lost) },
+		func() error { return a.findUndone(ctx) },
 		func() error { return a.move(ctx) },
 		func() error { return a.turnPolicies(ctx, slices.Concat(a.all.written, a.all.ended)) },
 		func() error { return a.follow(ctx, a.all.written) },
@@ -233,7 +234,7 @@ func (a *applying) read(ctx context.Context, changes []fleet.CopyChange) error {
 	a.held = make(map[fleet.CopyKey]decide.HeldCopy, len(rows))
 	for _, r := range rows {
 		key := fleet.CopyKey{Region: fleet.RegionName(r.Region), ObjectKey: fleet.ObjectKey{Kind: fleet.ObjectKind(r.Kind), Scope: r.Scope, Name: r.Name}}
-		a.marked[key], a.aside[key], a.pending[key] = r.MarkedBy != "", r.Aside, r.Waits
+		a.marked[key], a.aside[key], a.pending[key], a.listed[key] = r.MarkedBy != "", r.Aside, r.Waits, r.Listed
 		switch {
 		case r.Copy != nil:
 			var is row

@@ -255,10 +255,11 @@ type lost struct {
 	Object     *row             `json:"object,omitempty"`
 }
 
-// lose notes the state that a change replaces. A deletion that another deletion replaces is no loss.
+// lose notes the state that a change replaces. A deletion that another deletion replaces is no loss, nor is a state by one of
+// the same content.
 func (a *applying) lose(c fleet.CopyChange, rule string) {
 	held, copied := a.copies[c.Key]
-	if !copied && c.Object == nil {
+	if !copied && c.Object == nil || copied && c.Object != nil && held.UID == c.Object.UID && sameContent(&held, c.Object) {
 		return
 	}
 	l := lostOf(c.Key, a.held[c.Key].Version, rule)
@@ -284,6 +285,26 @@ func putLost(ctx context.Context, q *db.Queries, peer fleet.RegionName, all []lo
 		return postgres.Failed("list what is lost", err)
 	}
 	return postgres.Failed("list what is lost", q.PutLost(ctx, db.PutLostParams{Peer: string(peer), Rows: body}))
+}
+
+// findUndone takes from the list what is there again as it was.
+func (a *applying) findUndone(ctx context.Context) error {
+	var rows []row
+	for _, c := range a.all.written {
+		if a.listed[c.Key] {
+			o := *c.Object
+			o.Region = c.Key.Region
+			rows = append(rows, rowOf(a.peer, o))
+		}
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	body, err := json.Marshal(rows)
+	if err != nil {
+		return postgres.Failed("list what is lost", err)
+	}
+	return postgres.Failed("list what is lost", a.q.FindUndone(ctx, db.FindUndoneParams{Peer: string(a.peer), Rows: body}))
 }
 
 // ListUndone lists what a restore of a peer undid from an event of the era of a place on. It is for a comparison that comes before the

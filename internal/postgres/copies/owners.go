@@ -235,7 +235,12 @@ func overtaken(held decide.HeldCopy, was *fleet.Object, c fleet.CopyChange) bool
 	if c.Object == nil {
 		return took.Region == held.Owner // a third region may have had it
 	}
-	return was == nil || !postgres.SameJSON(unclaimed(was), unclaimed(c.Object)) || !maps.Equal(was.Labels, c.Object.Labels)
+	return was == nil || !sameContent(was, c.Object)
+}
+
+// sameContent: people declared the same.
+func sameContent(a, b *fleet.Object) bool {
+	return postgres.SameJSON(unclaimed(a), unclaimed(b)) && maps.Equal(a.Labels, b.Labels)
 }
 
 // unclaimed is the spec of an object without what a claim changes in it.

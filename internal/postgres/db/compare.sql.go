@@ -157,6 +157,23 @@ func (q *Queries) FeedNumbers(ctx context.Context, era int64) (FeedNumbersRow, e
 	return i, err
 }
 
+const findUndone = `-- name: FindUndone :exec
+DELETE FROM lost_writes l USING jsonb_populate_recordset(NULL::copies, $1::jsonb) c
+WHERE l.peer = $2 AND l.region = c.region AND l.kind = c.kind AND l.scope = c.scope AND l.name = c.name AND l.reason = 'undone'
+  AND l.object ->> 'uid' = c.uid::text AND l.object -> 'spec' = c.spec AND l.object -> 'labels' = c.labels
+`
+
+type FindUndoneParams struct {
+	Rows json.RawMessage
+	Peer string
+}
+
+// What was undone and is there again was not lost: a restore undoes also that a policy refreshed who has an object.
+func (q *Queries) FindUndone(ctx context.Context, arg FindUndoneParams) error {
+	_, err := q.db.Exec(ctx, findUndone, arg.Rows, arg.Peer)
+	return err
+}
+
 const getSync = `-- name: GetSync :one
 SELECT peer, wanted, pass, accepting, bits, at, objects, compared, differed, written, removed, lost, waiting, wanted_at, started_at, moved_at, ended_at, completed_at FROM region_syncs WHERE peer = $1 FOR UPDATE
 `

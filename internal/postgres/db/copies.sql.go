@@ -285,20 +285,21 @@ func (q *Queries) ForgetPeer(ctx context.Context, peer string) error {
 const heldNow = `-- name: HeldNow :many
 SELECT k.region::text AS region, k.kind::text AS kind, k.scope::text AS scope, k.name::text AS name, to_jsonb(c.*)::jsonb AS copy,
        coalesce(m.owner, '') AS marked_by, coalesce(m.owner_epoch, 0) AS marked_epoch, coalesce(m.number, 0) AS marked_number,
-       (q.peer IS NOT NULL)::boolean AS aside, (w.owner IS NOT NULL)::boolean AS waits
-FROM (SELECT unnest($1::text[]) AS region, unnest($2::text[]) AS kind, unnest($3::text[]) AS scope, unnest($4::text[]) AS name) k
+       (q.peer IS NOT NULL)::boolean AS aside, (w.owner IS NOT NULL)::boolean AS waits,
+       EXISTS (SELECT FROM lost_writes l WHERE l.peer = $1 AND l.kind = k.kind AND l.scope = k.scope AND l.name = k.name AND l.region = k.region)::boolean AS listed
+FROM (SELECT unnest($2::text[]) AS region, unnest($3::text[]) AS kind, unnest($4::text[]) AS scope, unnest($5::text[]) AS name) k
 LEFT JOIN copies c ON c.kind = k.kind AND c.scope = k.scope AND c.name = k.name AND c.region = k.region
 LEFT JOIN copy_markers m ON m.kind = k.kind AND m.scope = k.scope AND m.name = k.name AND m.region = k.region
-LEFT JOIN quarantine q ON q.peer = $5 AND q.kind = k.kind AND q.scope = k.scope AND q.name = k.name AND q.region = k.region
-LEFT JOIN copies_waiting w ON w.owner = $5 AND w.kind = k.kind AND w.scope = k.scope AND w.name = k.name AND w.region = k.region
+LEFT JOIN quarantine q ON q.peer = $1 AND q.kind = k.kind AND q.scope = k.scope AND q.name = k.name AND q.region = k.region
+LEFT JOIN copies_waiting w ON w.owner = $1 AND w.kind = k.kind AND w.scope = k.scope AND w.name = k.name AND w.region = k.region
 `
 
 type HeldNowParams struct {
+	Peer    string
 	Regions []string
 	Kinds   []string
 	Scopes  []string
 	Names   []string
-	Peer    string
 }
 
 type HeldNowRow struct {
@@ -312,16 +313,17 @@ type HeldNowRow struct {
 	MarkedNumber int64
 	Aside        bool
 	Waits        bool
+	Listed       bool
 }
 
 // What is here of objects of which a peer sent something.
 func (q *Queries) HeldNow(ctx context.Context, arg HeldNowParams) ([]HeldNowRow, error) {
 	rows, err := q.db.Query(ctx, heldNow,
+		arg.Peer,
 		arg.Regions,
 		arg.Kinds,
 		arg.Scopes,
 		arg.Names,
-		arg.Peer,
 	)
 	if err != nil {
 		return nil, err
@@ -341,6 +343,7 @@ func (q *Queries) HeldNow(ctx context.Context, arg HeldNowParams) ([]HeldNowRow,
 			&i.MarkedNumber,
 			&i.Aside,
 			&i.Waits,
+			&i.Listed,
 		); err != nil {
 			return nil, err
 		}

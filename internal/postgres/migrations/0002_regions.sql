@@ -155,6 +155,7 @@ CREATE TABLE lost_writes (
     object      jsonb,
     at          timestamptz NOT NULL DEFAULT now()
 );
+CREATE INDEX lost_writes_objects ON lost_writes (peer, kind, scope, name);
 
 -- Policies over objects: which service of its project an object belongs to, and how far a changed policy is applied.
 

@@ -122,6 +122,12 @@ SELECT @peer, u.region, u.kind, u.scope, u.name, u.owner_epoch, u.number, 'undon
 WHERE NOT EXISTS (SELECT FROM lost_writes w WHERE w.peer = @peer AND w.region = u.region AND w.kind = u.kind AND w.scope = u.scope AND w.name = u.name
     AND w.owner_epoch = u.owner_epoch AND w.number = u.number);
 
+-- What was undone and is there again was not lost: a restore undoes also that a policy refreshed who has an object.
+-- name: FindUndone :exec
+DELETE FROM lost_writes l USING jsonb_populate_recordset(NULL::copies, @rows::jsonb) c
+WHERE l.peer = @peer AND l.region = c.region AND l.kind = c.kind AND l.scope = c.scope AND l.name = c.name AND l.reason = 'undone'
+  AND l.object ->> 'uid' = c.uid::text AND l.object -> 'spec' = c.spec AND l.object -> 'labels' = c.labels;
+
 -- What waits of that time waits no more.
 -- name: TakeUndone :many
 WITH aside AS (
