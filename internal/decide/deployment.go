@@ -9,6 +9,9 @@ const MaxPerVisit = 200
 
 // Deployment decides what to do about a deployment, by the first rule that matches.
 func Deployment(seen fleet.DeploymentSeen) fleet.DeploymentPlan {
+	if seen.Rollout != nil {
+		return rollOut(seen)
+	}
 	v := viewDeployment(seen)
 	c := newDeploymentCase(v)
 	for _, r := range deploymentRules {
@@ -99,5 +102,5 @@ func crashesUsedUp(v deploymentView) bool { return v.crashed() && v.Crashes+1 >=
 // backsOff: replicas are missing or must be replaced, and a pause holds all of them back.
 func backsOff(v deploymentView) bool {
 	held := v.held()
-	return v.At.Before(v.NextAttempt) && v.wants() && v.missing() <= held && !v.replaces(len(v.stale), held)
+	return v.At.Before(v.NextAttempt) && v.wants() && v.missing() <= held && !v.replaces(v.stale, held)
 }

@@ -36,6 +36,8 @@ type deploymentCase struct {
 	left int
 	// made is set when the next visit must check the effect of this one.
 	made bool
+	// rollout is the one under way, nil without one.
+	rollout *rollout
 }
 
 func newDeploymentCase(v deploymentView) *deploymentCase {
@@ -262,11 +264,8 @@ func (c *deploymentCase) create(held int) {
 
 // surges counts what remains once the steps of this visit are done.
 func (c *deploymentCase) surges(held int) bool {
-	stale := len(c.v.stale)
-	for _, s := range c.plan.Terminate {
-		if slices.ContainsFunc(c.v.stale, func(r fleet.ReplicaSeen) bool { return r.ID == s.ID }) {
-			stale--
-		}
-	}
+	stale := slices.DeleteFunc(slices.Clone(c.v.stale), func(r fleet.ReplicaSeen) bool {
+		return slices.ContainsFunc(c.plan.Terminate, func(s fleet.ReplicaStep) bool { return s.ID == r.ID })
+	})
 	return c.v.replaces(stale, held)
 }

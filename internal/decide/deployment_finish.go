@@ -58,7 +58,11 @@ func (c *deploymentCase) awaited() string {
 	if c.v.At.Before(c.plan.NextAttempt) {
 		words = append(words, "the next attempt at "+c.plan.NextAttempt.UTC().Format(time.RFC3339))
 	}
-	count(len(c.v.starting())+c.plan.Create, "%d starting replicas")
+	create := c.plan.Create
+	if c.plan.Rollout != nil {
+		create += c.plan.Rollout.Create
+	}
+	count(len(c.v.starting())+create, "%d starting replicas")
 	count(len(c.v.good)-len(c.v.starting())-c.v.healthy()-c.v.unsaidOf(c.v.good), "%d unhealthy replicas")
 	count(c.v.unsaidOf(c.v.good)+c.v.unsaidOf(c.v.useless), "reconnected nodes to report %d replicas")
 	count(len(c.v.ending)-len(c.plan.End)+len(c.plan.Terminate), "the end of %d replicas")

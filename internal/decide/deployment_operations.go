@@ -44,7 +44,7 @@ func (c *deploymentCase) finishOperations() {
 	for _, op := range c.v.Operations {
 		if f, over := c.finish(op); over {
 			c.plan.Finish = append(c.plan.Finish, f)
-		} else if !op.Deadline.IsZero() {
+		} else if !op.Deadline.IsZero() && (c.rollout == nil || !c.rollout.waits(op)) {
 			c.next(op.Deadline)
 		}
 	}
@@ -52,6 +52,11 @@ func (c *deploymentCase) finishOperations() {
 
 func (c *deploymentCase) finish(op fleet.DeploymentOperation) (fleet.OperationFinish, bool) {
 	o := operationCase{c, op}
+	if c.rollout != nil {
+		if f, over, mine := c.rollout.finishRolled(c, op); mine {
+			return f, over
+		}
+	}
 	for _, r := range operationRules {
 		if r.when(o) {
 			return fleet.OperationFinish{ID: op.ID, State: r.state, Reason: r.reason, Message: r.message(o)}, true

@@ -79,10 +79,10 @@ func (v deploymentView) misplaced(r fleet.ReplicaSeen) string {
 // leaves reports whether a replica has to move elsewhere.
 func (v deploymentView) leaves(r fleet.ReplicaSeen) bool { return r.Leave || v.misplaced(r) != "" }
 
-// yields is the oldest replica to be replaced among those that free room.
+// yields is the oldest replica to be replaced among those that free room: first one that is not healthy.
 func (v deploymentView) yields(ids []fleet.ReplicaID) (fleet.ReplicaSeen, bool) {
-	for _, r := range v.stale {
-		if slices.Contains(ids, r.ID) {
+	for _, r := range slices.Concat(v.useless, v.stale) {
+		if slices.Contains(ids, r.ID) && !v.unsaid(r) {
 			return r, true
 		}
 	}

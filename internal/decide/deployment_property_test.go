@@ -31,7 +31,7 @@ func (g *region) work() {
 		case r.State == fleet.ReplicaTerminating:
 			g.say(r, wordStopped)
 		case r.Phase.Over():
-		case g.fails, g.sick && r.State == fleet.ReplicaStarting:
+		case g.fails, g.broken[r.ProcessVersion], g.sick && r.State == fleet.ReplicaStarting:
 			g.say(r, wordExited)
 		default:
 			g.say(r, wordHealthy)
@@ -62,27 +62,31 @@ func (g *region) person(t *rapid.T) {
 		}
 		return
 	}
-	switch rapid.SampledFrom([]string{"release", "same", "move", "pool", "restart", "scale", "stop", "start", "delete", "remove", "cancel"}).Draw(t, "asked") {
+	switch rapid.SampledFrom([]string{"release", "release", "same", "move", "pool", "pause", "resume", "restart", "scale", "stop", "start", "delete", "remove", "cancel"}).Draw(t, "asked") {
 	case "release":
-		g.seen.Revision, g.seen.ProcessVersion = g.seen.Revision+1, g.seen.ProcessVersion+1
-		g.ask(fleet.OperationConverge)
+		g.release(t)
 	case "same":
-		g.seen.Revision++
-		g.ask(fleet.OperationConverge)
+		g.edit()
 	case "move":
 		g.moves(t)
-		g.seen.Revision++
-		g.ask(fleet.OperationConverge)
+		g.edit()
 	case "pool": // what a pool is changes without a word to its deployments
 		g.moves(t)
 	case "restart":
-		g.seen.ProcessVersion++
-		g.ask(fleet.OperationRestart)
+		if g.seen.Rollout == nil {
+			g.version++
+			g.seen.ProcessVersion = g.version
+			g.ask(fleet.OperationRestart)
+		}
+	case "pause":
+		g.verb(fleet.RolloutPause)
+	case "resume":
+		g.verb(fleet.RolloutResume)
 	case "scale":
 		g.seen.Target = rapid.IntRange(g.seen.Min, 5).Draw(t, "to")
 		g.ask(fleet.OperationScale)
 	case "stop":
-		g.seen.Stopped = true
+		g.seen.Stopped, g.seen.Rollout = true, nil
 		g.ask(fleet.OperationConverge)
 	case "start":
 		g.seen.Stopped = false
@@ -104,8 +108,22 @@ func (g *region) person(t *rapid.T) {
 	}
 }
 
+// edit is a write that no running replica has to be replaced for.
+func (g *region) edit() {
+	g.revision++
+	if r := g.seen.Rollout; r != nil && r.State != fleet.RolloutCanceling {
+		r.To.Revision = g.revision
+	} else {
+		g.seen.Rollout, g.seen.Revision = nil, g.revision
+	}
+	g.ask(fleet.OperationConverge)
+}
+
 func (g *region) moves(t *rapid.T) {
 	g.seen.Placement.Sites = []fleet.SiteName{rapid.SampledFrom([]fleet.SiteName{"site-0", "site-1"}).Draw(t, "site")}
+	if g.seen.Rollout != nil {
+		g.seen.Rollout.To.Placement = g.seen.Placement
+	}
 }
 
 // machine has one node go away, come back, drain or leave for good.
@@ -212,6 +230,7 @@ func TestDeploymentAlwaysEnds(t *testing.T) {
 			g.back(n)
 		}
 		g.sick = false
+		g.verb(fleet.RolloutResume)
 		g.settle(t)
 		g.rests(t)
 	})
@@ -220,6 +239,7 @@ func TestDeploymentAlwaysEnds(t *testing.T) {
 // rests checks what is left once nothing happens any more.
 func (g *region) rests(t *rapid.T) {
 	require.Empty(t, g.ops, "every operation ends")
+	require.Nil(t, g.seen.Rollout, "every rollout ends")
 	healthy, live := runningNow(g.look())
 	switch {
 	case g.seen.Deleting:

@@ -26,6 +26,8 @@ const (
 type deploymentView struct {
 	fleet.DeploymentSeen
 	good, stale, useless, dead, away, ending []fleet.ReplicaSeen
+	// rolling is set beside another revision that is rolled out: earlier ones end and are not replaced by this one.
+	rolling bool
 }
 
 func viewDeployment(seen fleet.DeploymentSeen) deploymentView {
@@ -223,9 +225,10 @@ func (v deploymentView) held() int { return v.Owed + v.failing(v.dead) }
 // replaces reports whether one more replica may be created, new before old: all others are healthy and the total
 // stays within the target. Failures count: a failed replacement blocks further ones, and replacing an earlier
 // version waits for the pause.
-func (v deploymentView) replaces(stale, held int) bool {
+func (v deploymentView) replaces(stale []fleet.ReplicaSeen, held int) bool {
 	older := func(r fleet.ReplicaSeen) bool { return r.ProcessVersion != v.ProcessVersion }
-	return stale > 0 && len(heard(v.good)) == len(v.good) && len(v.good)+stale+held == v.Target &&
+	replaced := func(r fleet.ReplicaSeen) bool { return !v.rolling || !older(r) }
+	return slices.ContainsFunc(stale, replaced) && len(heard(v.good)) == len(v.good) && len(v.good)+len(stale)+held == v.Target &&
 		(held == 0 || !slices.ContainsFunc(v.stale, older))
 }
 

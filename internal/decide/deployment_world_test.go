@@ -41,10 +41,16 @@ type region struct {
 	removed bool // the declaration is gone
 	last    fleet.DeploymentPlan
 	began   time.Time // of the last transaction: rows that moved bear it
+	// The newest revision and process version, and the versions whose program never gets healthy.
+	revision, version int64
+	broken            map[int64]bool
+	rollouts          map[fleet.RolloutState]int // that ended
+	atStart           int                        // healthy ones when the rollout began
 }
 
 func newRegion(t *rapid.T) *region {
 	g := &region{t: t, now: noon, began: noon, ended: map[fleet.OperationID]fleet.OperationState{}, unsaids: map[fleet.ReplicaID]fleet.UnconfirmedNode{}}
+	g.revision, g.version, g.broken, g.rollouts = 1, 1, map[int64]bool{}, map[fleet.RolloutState]int{}
 	for i := range rapid.IntRange(1, 4).Draw(t, "nodes") {
 		g.nodes = append(g.nodes, &worldNode{name: fleet.NodeName(fmt.Sprint("node-", i)), site: fleet.SiteName(fmt.Sprint("site-", i%2))})
 	}
@@ -62,13 +68,21 @@ func newRegion(t *rapid.T) *region {
 	return g
 }
 
+// wanted is the process version that is on its way, or there.
+func (g *region) wanted() int64 {
+	if g.seen.Rollout != nil {
+		return g.seen.Rollout.To.ProcessVersion
+	}
+	return g.seen.ProcessVersion
+}
+
 func (g *region) ask(kind fleet.OperationKind) {
 	for i := range g.ops {
 		g.ops[i].Stale = true
 	}
 	g.ops = append(g.ops, fleet.DeploymentOperation{
 		ID: fleet.OperationID(fmt.Sprint("op-", len(g.ended)+len(g.ops))), Kind: kind,
-		ProcessVersion: g.seen.ProcessVersion, Target: g.seen.Target,
+		ProcessVersion: g.wanted(), Target: g.seen.Target,
 		Deadline: g.now.Add(rapid.SampledFrom([]time.Duration{time.Second, time.Minute, 20 * time.Minute}).Draw(g.t, "deadline")),
 	})
 }
@@ -90,6 +104,10 @@ func (g *region) look() fleet.DeploymentSeen {
 	for _, n := range g.nodes {
 		s.Nodes = append(s.Nodes, fleet.NodeRoom{Node: n.name, Site: n.site})
 	}
+	if g.seen.Rollout != nil {
+		r := *g.seen.Rollout
+		r.To.Nodes, s.Rollout = s.Nodes, &r
+	}
 	for _, r := range g.all {
 		if r.State == fleet.ReplicaTerminated {
 			continue
@@ -102,7 +120,7 @@ func (g *region) look() fleet.DeploymentSeen {
 	return s
 }
 
-func (g *region) rooms() []fleet.NodeRoom {
+func (g *region) rooms(version int64) []fleet.NodeRoom {
 	var out []fleet.NodeRoom
 	for _, n := range g.nodes {
 		if n.gone {
@@ -122,7 +140,7 @@ func (g *region) rooms() []fleet.NodeRoom {
 			if r.State.Live() {
 				room.Own++
 			}
-			if r.State.Live() && r.ProcessVersion < g.seen.ProcessVersion {
+			if r.State.Live() && r.ProcessVersion != version {
 				room.Old = append(room.Old, fleet.OldReplica{ID: r.ID, Resources: fleet.Resources{CPU: 1}, Ports: g.ports})
 			}
 		}
@@ -141,18 +159,34 @@ func (g *region) visit() fleet.DeploymentPlan {
 	seen := g.look()
 	plan := decide.Deployment(seen)
 	require.Equal(g.t, plan, decide.Deployment(seen), "the same is decided of the same")
-	var placed decide.Placed
+	var placed, next decide.Placed
 	if plan.Create > 0 {
-		placed = decide.Place(decide.PlaceRequest{
-			Count: plan.Create, Driver: fleet.DriverProcess, Resources: fleet.Resources{CPU: 1}, Ports: g.ports,
-			LostBefore: g.now.Add(-30 * time.Second), Spec: g.seen.Placement,
-		}, g.rooms())
-		plan = decide.WithPlaces(plan, seen, placed)
+		placed = g.place(plan.Create, g.seen.Placement, g.rooms(g.seen.ProcessVersion))
+		plan = decide.WithStablePlaces(plan, seen, placed)
+	}
+	if plan.Rollout != nil && plan.Rollout.Create > 0 {
+		rooms := g.rooms(g.wanted())
+		for i := range rooms {
+			for _, n := range placed.Nodes {
+				if n == rooms[i].Node {
+					rooms[i].Replicas, rooms[i].Taken.CPU, rooms[i].Ports = rooms[i].Replicas+1, rooms[i].Taken.CPU+1, append(rooms[i].Ports, g.ports...)
+				}
+			}
+		}
+		next = g.place(plan.Rollout.Create, seen.Rollout.To.Placement, rooms)
+		plan = decide.WithNextPlaces(plan, seen, next)
 	}
 	g.promises(seen, plan)
-	g.carryOut(plan, placed.Nodes)
+	g.carryOut(plan, placed.Nodes, next.Nodes)
 	g.last = plan
 	return plan
+}
+
+func (g *region) place(n int, spec fleet.PlacementSpec, rooms []fleet.NodeRoom) decide.Placed {
+	return decide.Place(decide.PlaceRequest{
+		Count: n, Driver: fleet.DriverProcess, Resources: fleet.Resources{CPU: 1}, Ports: g.ports,
+		LostBefore: g.now.Add(-30 * time.Second), Spec: spec,
+	}, rooms)
 }
 
 // runningNow counts those that answer, as far as anybody can know.
@@ -191,15 +225,39 @@ func (g *region) promises(seen fleet.DeploymentSeen, p fleet.DeploymentPlan) {
 	g.knows(seen, p)
 	if !over {
 		_, live := runningNow(seen)
-		require.LessOrEqual(t, p.Create, max(0, seen.Target+1-live+len(p.Terminate)), "one more than the target at most")
+		g.bounded(seen, p, live)
 	}
 	if p.Done {
 		open := len(seen.Operations) - len(p.Finish)
-		require.Zero(t, open, "an operation is left to nobody")
+		require.Zero(t, open, "%s: an operation is left to nobody: %+v %+v", p.Rule, seen.Operations, p.Rollout)
 	}
 	if p.Done && p.Next.IsZero() && state == fleet.DeploymentRunning && !over {
 		g.leavesNothing(seen)
 	}
+}
+
+// bounded: what is created keeps within the target and the surge; a replica on a node that it has to leave is replaced beside.
+func (g *region) bounded(seen fleet.DeploymentSeen, p fleet.DeploymentPlan, live int) {
+	if seen.Rollout == nil || p.Rollout == nil {
+		require.LessOrEqual(g.t, p.Create, max(0, seen.Target+1-live+len(p.Terminate)), "one more than the target at most")
+		return
+	}
+	leaving := 0
+	for _, r := range seen.Replicas {
+		if r.State.Live() && r.Unheard.IsZero() && g.misplaced(r) {
+			leaving++
+		}
+	}
+	most := seen.Target + seen.Rollout.Strategy.Surge(seen.Target) + min(leaving, 2)
+	require.LessOrEqual(g.t, p.Create+p.Rollout.Create, max(0, most-live+len(p.Terminate)), "%s: more than the target and the surge", p.Rule)
+	if to, _ := seen.Rollout.State, 0; to == fleet.RolloutCanceling || slices.Contains(p.Rollout.Events, fleet.RolloutExpire) {
+		require.Zero(g.t, p.Rollout.Create, "what failed is created again")
+	}
+}
+
+func (g *region) misplaced(r fleet.ReplicaSeen) bool {
+	may := len(g.seen.Placement.Sites) == 0 || g.seen.Placement.Sites[0] == g.node(r.Node).site
+	return !may || r.Leave
 }
 
 // leavesNothing: a deployment that runs, and that nobody would wake, is as it is to be.
@@ -219,7 +277,7 @@ func (g *region) toReplace(r fleet.ReplicaSeen) bool {
 
 // keepsHealthy: what is ended leaves as many healthy as are to run, or as there were.
 func (g *region) keepsHealthy(seen fleet.DeploymentSeen, p fleet.DeploymentPlan, over bool) {
-	if over || p.Rule == decide.ReasonOldFirst {
+	if over || p.Rule == decide.ReasonOldFirst && p.Rollout == nil {
 		require.True(g.t, over || len(p.Terminate) == 1 && p.Create == 0, "one at a time ends before its replacement")
 		return
 	}
@@ -229,10 +287,17 @@ func (g *region) keepsHealthy(seen fleet.DeploymentSeen, p fleet.DeploymentPlan,
 		return slices.ContainsFunc(p.Terminate, func(s fleet.ReplicaStep) bool { return s.ID == r.ID })
 	})
 	left, _ := runningNow(after)
-	require.GreaterOrEqual(g.t, left, min(seen.Target, before), "%s ends too many: %s", p.Rule, ids(p.Terminate))
+	least := seen.Target
+	if p.Rollout != nil && seen.Rollout != nil {
+		least = min(least-seen.Rollout.Strategy.Unavailable(seen.Target), g.atStart)
+		if p.Rollout.Short {
+			least--
+		}
+	}
+	require.GreaterOrEqual(g.t, left, min(least, before), "%s ends too many: %s: %+v", p.Rule, ids(p.Terminate), p.Rollout)
 	for _, r := range seen.Replicas {
 		ends := slices.ContainsFunc(p.Terminate, func(s fleet.ReplicaStep) bool { return s.ID == r.ID })
-		require.False(g.t, ends && left < seen.Target && g.unsaid(r), "%s ends %s, of which its node has still to speak", p.Rule, r.ID)
+		require.False(g.t, ends && left < least && g.unsaid(r), "%s ends %s, of which its node has still to speak", p.Rule, r.ID)
 	}
 }
 
@@ -280,7 +345,7 @@ func (g *region) back(n *worldNode) {
 	}
 }
 
-func (g *region) carryOut(p fleet.DeploymentPlan, nodes []fleet.NodeName) {
+func (g *region) carryOut(p fleet.DeploymentPlan, nodes, next []fleet.NodeName) {
 	for _, e := range p.Events {
 		g.seen.State, _ = g.seen.State.Next(e)
 		if e == fleet.DeploymentGone {
@@ -313,15 +378,97 @@ func (g *region) carryOut(p fleet.DeploymentPlan, nodes []fleet.NodeName) {
 		}
 	}
 	for _, n := range nodes[:p.Create] {
-		g.made++
-		g.all = append(g.all, &fleet.ReplicaSeen{
-			ID: fleet.ReplicaID(fmt.Sprintf("%012x", g.made)), Node: n, State: fleet.ReplicaStarting, Revision: g.seen.Revision,
-			ProcessVersion: g.seen.ProcessVersion, CreatedAt: g.now, Since: g.now, Stop: g.seen.Stop,
-		})
+		g.create(n, g.seen.Revision, g.seen.ProcessVersion)
+	}
+	if p.Rollout != nil {
+		g.moveRollout(p.Rollout, next)
 	}
 	for _, f := range p.Finish {
 		g.ended[f.ID] = f.State
 		g.ops = slices.DeleteFunc(g.ops, func(o fleet.DeploymentOperation) bool { return o.ID == f.ID })
+	}
+}
+
+func (g *region) create(n fleet.NodeName, revision, version int64) {
+	g.made++
+	g.all = append(g.all, &fleet.ReplicaSeen{
+		ID: fleet.ReplicaID(fmt.Sprintf("%012x", g.made)), Node: n, State: fleet.ReplicaStarting, Revision: revision,
+		ProcessVersion: version, CreatedAt: g.now, Since: g.now, Stop: g.seen.Stop,
+	})
+}
+
+// moveRollout carries out what becomes of a rollout.
+func (g *region) moveRollout(p *fleet.RolloutPlan, nodes []fleet.NodeName) {
+	r := g.seen.Rollout
+	for _, n := range nodes[:p.Create] {
+		g.create(n, r.To.Revision, r.To.ProcessVersion)
+	}
+	for _, e := range p.Events {
+		to, err := r.State.Next(e)
+		require.NoError(g.t, err)
+		r.State = to
+	}
+	r.Reason, r.Want, r.Most, r.ProgressAt, r.Short = p.Reason, p.Want, p.Most, p.ProgressAt, p.Short
+	r.To.Crashes, r.To.Owed, r.To.NextAttempt = p.Crashes, p.Owed, p.NextAttempt
+	if p.Anew {
+		g.version++
+		for _, x := range g.all {
+			if x.ProcessVersion == g.seen.ProcessVersion { // they are as good
+				x.ProcessVersion = g.version
+			}
+		}
+		g.broken[g.version] = g.broken[g.seen.ProcessVersion]
+		g.seen.ProcessVersion, g.seen.BeganVersion = g.version, g.version
+	}
+	if r.State.Active() {
+		return
+	}
+	g.rollouts[r.State]++
+	if r.State == fleet.RolloutDeployed {
+		g.seen.Revision, g.seen.ProcessVersion, g.seen.Began, g.seen.BeganVersion = r.To.Revision, r.To.ProcessVersion, r.To.Revision, r.To.ProcessVersion
+		g.seen.Crashes, g.seen.Owed, g.seen.NextAttempt, g.seen.Placement = r.To.Crashes, r.To.Owed, r.To.NextAttempt, r.To.Placement
+	}
+	g.seen.Rollout = nil
+}
+
+// release is a write of a new content.
+func (g *region) release(t *rapid.T) {
+	g.revision, g.version = g.revision+1, g.version+1
+	if g.seen.State != fleet.DeploymentRunning || g.seen.Stopped || g.seen.Target == 0 || rapid.IntRange(0, 3).Draw(t, "at once") == 0 {
+		g.seen.Rollout, g.seen.Revision, g.seen.ProcessVersion = nil, g.revision, g.version
+		g.ask(fleet.OperationConverge)
+		return
+	}
+	if g.seen.Rollout == nil {
+		g.atStart, _ = runningNow(g.look())
+	}
+	g.broken[g.version] = rapid.IntRange(0, 3).Draw(t, "broken") == 0
+	share := func(name string) *fleet.Share {
+		return rapid.SampledFrom([]*fleet.Share{nil, {Count: 1}, {Count: 2}, {Percent: 25}, {Percent: 100}, {}}).Draw(t, name)
+	}
+	strategy := fleet.Strategy{
+		MaxSurge: share("surge"), MaxUnavailable: share("unavailable"), MaxInFlight: rapid.IntRange(0, 2).Draw(t, "in flight"),
+		MinHealthyTime: float64(rapid.SampledFrom([]int{0, 0, 30}).Draw(t, "min healthy")),
+		WhenFull:       rapid.SampledFrom([]fleet.WhenFull{"", fleet.FullOldFirst, fleet.FullWait}).Draw(t, "when full"),
+	}
+	g.seen.Rollout = &fleet.RolloutSeen{
+		Number: g.revision, State: fleet.RolloutDeploying, Strategy: strategy, ProgressAt: g.now, AtStart: g.atStart,
+		Progress: decide.ProgressDeadline(strategy, g.seen.Startup, 30*time.Second), Deadline: g.now.Add(2 * time.Hour),
+		To: fleet.RevisionLine{
+			Revision: g.revision, ProcessVersion: g.version, Terms: g.seen.Terms, Startup: g.seen.Startup, Settle: g.seen.Settle, Stop: g.seen.Stop,
+			Placement: g.seen.Placement,
+		},
+	}
+	g.ask(fleet.OperationConverge)
+}
+
+// verb asks something of the rollout.
+func (g *region) verb(on fleet.RolloutEvent) {
+	if g.seen.Rollout == nil {
+		return
+	}
+	if to, err := g.seen.Rollout.State.Next(on); err == nil {
+		g.seen.Rollout.State = to
 	}
 }
 

@@ -165,6 +165,8 @@ type DeploymentSeen struct {
 	// Unconfirmed are nodes that have yet to confirm that nothing runs of replicas that ended without their report.
 	// Operations depend on them.
 	Unconfirmed []UnconfirmedNode `json:"unconfirmed,omitempty"`
+	// Rollout is the one under way, nil without one. Revision is then the stable one.
+	Rollout *RolloutSeen `json:"rollout,omitempty"`
 }
 
 // UnconfirmedNode may still run ended replicas; ProcessVersion is the earliest of them.

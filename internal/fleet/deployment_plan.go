@@ -13,6 +13,8 @@ type DeploymentPlan struct {
 	Create int `json:"create,omitempty"`
 	// Scarce is set if there was no room at the last visit.
 	Scarce bool `json:"scarce,omitempty"`
+	// Rollout is what becomes of the rollout under way, nil without one.
+	Rollout *RolloutPlan `json:"rollout,omitempty"`
 	// Terminate are replicas that become TERMINATING; End those that become TERMINATED without a report of their
 	// nodes; Fail live ones that become UNHEALTHY.
 	Terminate []ReplicaStep `json:"terminate,omitempty"`

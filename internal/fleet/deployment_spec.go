@@ -19,6 +19,8 @@ type DeploymentSpec struct {
 	Placement       PlacementSpec    `json:"placement"`
 	State           DesiredState     `json:"state"`
 	Recovery        Recovery         `json:"recovery"`
+	// Strategy is how a newer revision replaces the one that runs.
+	Strategy Strategy `json:"strategy,omitzero"`
 	// SecretEnv names variables of Process.Env whose values are shown redacted.
 	SecretEnv []string `json:"secretEnv,omitempty"`
 }

@@ -196,6 +196,7 @@ DELETE FROM deployment_revisions WHERE ctid = ANY(ARRAY(
           AND v.created_at < now() - make_interval(secs => $2::float8)
           AND NOT EXISTS (SELECT 1 FROM replicas r WHERE r.deployment = v.deployment AND r.ended_at IS NULL AND r.revision = v.revision OFFSET 0)
           AND NOT EXISTS (SELECT 1 FROM orphan_replicas x WHERE x.deployment = v.deployment AND x.revision = v.revision OFFSET 0)
+          AND NOT EXISTS (SELECT 1 FROM rollouts o WHERE o.deployment = v.deployment AND o.ended_at IS NULL AND o.to_revision = v.revision OFFSET 0)
           AND NOT EXISTS (SELECT 1 FROM operations o WHERE o.subject = 'deployment.' || v.deployment AND o.revision = v.revision
                           AND o.state = 'running' OFFSET 0)
         ORDER BY v.revision LIMIT $3) c
@@ -224,8 +225,8 @@ WITH gone AS (DELETE FROM deployments WHERE name = ANY(ARRAY(
       AND NOT EXISTS (SELECT 1 FROM replicas r WHERE r.deployment = d.name OFFSET 0)
       AND NOT EXISTS (SELECT 1 FROM operations o WHERE o.subject = 'deployment.' || d.name AND o.state = 'running' OFFSET 0)
       AND NOT EXISTS (SELECT 1 FROM objects o WHERE o.kind = 'deployment' AND o.scope = '' AND o.name = d.name OFFSET 0)
-    ORDER BY d.since LIMIT $2 FOR UPDATE SKIP LOCKED)) RETURNING name, last_revision, process_version)
-INSERT INTO deployment_numbers SELECT name, last_revision, process_version FROM gone
+    ORDER BY d.since LIMIT $2 FOR UPDATE SKIP LOCKED)) RETURNING name, last_revision, last_version)
+INSERT INTO deployment_numbers SELECT name, last_revision, last_version FROM gone
 ON CONFLICT (name) DO UPDATE SET last_revision = excluded.last_revision, process_version = excluded.process_version
 `
 

@@ -288,10 +288,10 @@ func (q *Queries) GetDeploymentRevision(ctx context.Context, arg GetDeploymentRe
 }
 
 const insertDeployment = `-- name: InsertDeployment :one
-INSERT INTO deployments (name, uid, project, state, last_revision, process_version)
-SELECT $1, $2, $3, 'PENDING', coalesce(max(n.last_revision), 0), coalesce(max(n.process_version), 0)
+INSERT INTO deployments (name, uid, project, state, last_revision, process_version, last_version)
+SELECT $1, $2, $3, 'PENDING', coalesce(max(n.last_revision), 0), coalesce(max(n.process_version), 0), coalesce(max(n.process_version), 0)
 FROM deployment_numbers n WHERE n.name = $1
-RETURNING name, uid, next_uid, project, state, reason, message, since, target, last_revision, revision, process_version, began, began_version, attempts, crashes, next_attempt, conditions, awaited, wake_at, entity_run, updated_at, seen_at, owed
+RETURNING name, uid, next_uid, project, state, reason, message, since, target, last_revision, revision, process_version, began, began_version, attempts, crashes, next_attempt, conditions, awaited, wake_at, entity_run, updated_at, seen_at, owed, last_version, from_version
 `
 
 type InsertDeploymentParams struct {
@@ -328,6 +328,8 @@ func (q *Queries) InsertDeployment(ctx context.Context, arg InsertDeploymentPara
 		&i.UpdatedAt,
 		&i.SeenAt,
 		&i.Owed,
+		&i.LastVersion,
+		&i.FromVersion,
 	)
 	return i, err
 }
@@ -463,7 +465,7 @@ func (q *Queries) ListDeploymentRevisions(ctx context.Context, arg ListDeploymen
 
 const lockDeployment = `-- name: LockDeployment :one
 
-SELECT name, uid, next_uid, project, state, reason, message, since, target, last_revision, revision, process_version, began, began_version, attempts, crashes, next_attempt, conditions, awaited, wake_at, entity_run, updated_at, seen_at, owed FROM deployments WHERE name = $1 FOR NO KEY UPDATE
+SELECT name, uid, next_uid, project, state, reason, message, since, target, last_revision, revision, process_version, began, began_version, attempts, crashes, next_attempt, conditions, awaited, wake_at, entity_run, updated_at, seen_at, owed, last_version, from_version FROM deployments WHERE name = $1 FOR NO KEY UPDATE
 `
 
 // Who changes a deployment holds its row; FOR NO KEY UPDATE, so that what refers to it can be
@@ -496,6 +498,8 @@ func (q *Queries) LockDeployment(ctx context.Context, name string) (Deployment, 
 		&i.UpdatedAt,
 		&i.SeenAt,
 		&i.Owed,
+		&i.LastVersion,
+		&i.FromVersion,
 	)
 	return i, err
 }
@@ -620,7 +624,7 @@ UPDATE deployments SET uid = $1, next_uid = NULL, project = $2, revision = $3, p
     target = $5, began = 0, began_version = 0, attempts = 0, crashes = 0, next_attempt = NULL, owed = 0, wake_at = NULL,
     state = $6, reason = CASE WHEN $3::bigint = 0 THEN '' ELSE 'redeclared' END, message = '', awaited = '', conditions = '[]', since = clock_timestamp(), updated_at = now()
 WHERE name = $7
-RETURNING name, uid, next_uid, project, state, reason, message, since, target, last_revision, revision, process_version, began, began_version, attempts, crashes, next_attempt, conditions, awaited, wake_at, entity_run, updated_at, seen_at, owed
+RETURNING name, uid, next_uid, project, state, reason, message, since, target, last_revision, revision, process_version, began, began_version, attempts, crashes, next_attempt, conditions, awaited, wake_at, entity_run, updated_at, seen_at, owed, last_version, from_version
 `
 
 type RedeclareDeploymentParams struct {
@@ -670,20 +674,24 @@ func (q *Queries) RedeclareDeployment(ctx context.Context, arg RedeclareDeployme
 		&i.UpdatedAt,
 		&i.SeenAt,
 		&i.Owed,
+		&i.LastVersion,
+		&i.FromVersion,
 	)
 	return i, err
 }
 
 const releaseDeployment = `-- name: ReleaseDeployment :exec
-UPDATE deployments SET last_revision = $1, revision = CASE WHEN uid = $2 THEN $1 ELSE revision END,
-    process_version = CASE WHEN uid = $2 THEN $3 ELSE process_version END,
-    target = CASE WHEN uid = $2 THEN $4 ELSE target END, updated_at = now()
-WHERE name = $5
+UPDATE deployments SET last_revision = greatest(last_revision, $1), revision = CASE WHEN uid = $2 AND NOT $3::boolean THEN $1 ELSE revision END,
+    process_version = CASE WHEN uid = $2 AND NOT $3::boolean THEN $4 ELSE process_version END,
+    last_version = greatest(last_version, $4),
+    target = CASE WHEN uid = $2 THEN $5 ELSE target END, updated_at = now()
+WHERE name = $6
 `
 
 type ReleaseDeploymentParams struct {
 	Revision       int64
 	Uid            string
+	Rolls          bool
 	ProcessVersion int64
 	Target         int32
 	Name           string
@@ -694,6 +702,7 @@ func (q *Queries) ReleaseDeployment(ctx context.Context, arg ReleaseDeploymentPa
 	_, err := q.db.Exec(ctx, releaseDeployment,
 		arg.Revision,
 		arg.Uid,
+		arg.Rolls,
 		arg.ProcessVersion,
 		arg.Target,
 		arg.Name,
@@ -702,7 +711,8 @@ func (q *Queries) ReleaseDeployment(ctx context.Context, arg ReleaseDeploymentPa
 }
 
 const restartDeployment = `-- name: RestartDeployment :one
-UPDATE deployments SET process_version = process_version + 1, updated_at = now() WHERE name = $1 RETURNING process_version
+UPDATE deployments SET process_version = last_version + 1, from_version = last_version + 1, last_version = last_version + 1, updated_at = now()
+WHERE name = $1 RETURNING process_version
 `
 
 func (q *Queries) RestartDeployment(ctx context.Context, name string) (int64, error) {
@@ -772,7 +782,7 @@ func (q *Queries) SeeDeploymentOperations(ctx context.Context, subject string) (
 }
 
 const viewDeployments = `-- name: ViewDeployments :many
-SELECT d.name, d.uid, d.next_uid, d.project, d.state, d.reason, d.message, d.since, d.target, d.last_revision, d.revision, d.process_version, d.began, d.began_version, d.attempts, d.crashes, d.next_attempt, d.conditions, d.awaited, d.wake_at, d.entity_run, d.updated_at, d.seen_at, d.owed, coalesce(v.generation, 0)::bigint AS generation, coalesce(v.definition, ''::bytea)::bytea AS definition, coalesce(v.least, 0)::integer AS least,
+SELECT d.name, d.uid, d.next_uid, d.project, d.state, d.reason, d.message, d.since, d.target, d.last_revision, d.revision, d.process_version, d.began, d.began_version, d.attempts, d.crashes, d.next_attempt, d.conditions, d.awaited, d.wake_at, d.entity_run, d.updated_at, d.seen_at, d.owed, d.last_version, d.from_version, coalesce(v.generation, 0)::bigint AS generation, coalesce(v.definition, ''::bytea)::bytea AS definition, coalesce(v.least, 0)::integer AS least,
        c.starting, c.healthy, c.unhealthy, c.terminating, c.unheard, c.older
 FROM deployments d
 LEFT JOIN LATERAL (SELECT x.generation, x.definition, (x.spec #>> '{replicas,min}')::integer AS least FROM deployment_revisions x WHERE x.deployment = d.name AND x.revision = d.revision OFFSET 0) v ON true
@@ -780,8 +790,8 @@ CROSS JOIN LATERAL (
     SELECT count(*) FILTER (WHERE r.heard AND r.state = 'STARTING') AS starting, count(*) FILTER (WHERE r.heard AND r.state = 'HEALTHY') AS healthy,
            count(*) FILTER (WHERE r.heard AND r.state = 'UNHEALTHY') AS unhealthy, count(*) FILTER (WHERE r.state = 'TERMINATING') AS terminating,
            count(*) FILTER (WHERE r.state <> 'TERMINATING' AND NOT r.heard) AS unheard,
-           count(*) FILTER (WHERE r.state <> 'TERMINATING' AND r.process_version < d.process_version) AS older
-    FROM (SELECT x.state, x.process_version, EXISTS (
+           count(*) FILTER (WHERE r.state <> 'TERMINATING' AND (r.process_version < d.from_version OR r.definition <> v.definition)) AS older
+    FROM (SELECT x.state, x.process_version, x.definition, EXISTS (
               SELECT 1 FROM connections k WHERE k.node = x.node AND k.ended_at IS NULL AND k.state IN ('Active', 'Draining') OFFSET 0) AS heard
           FROM replicas x WHERE x.deployment = d.name AND x.ended_at IS NULL OFFSET 0) r OFFSET 0) c
 WHERE d.name = ANY($1::text[]) ORDER BY d.name
@@ -834,6 +844,8 @@ func (q *Queries) ViewDeployments(ctx context.Context, names []string) ([]ViewDe
 			&i.Deployment.UpdatedAt,
 			&i.Deployment.SeenAt,
 			&i.Deployment.Owed,
+			&i.Deployment.LastVersion,
+			&i.Deployment.FromVersion,
 			&i.Generation,
 			&i.Definition,
 			&i.Least,

@@ -220,6 +220,8 @@ type Deployment struct {
 	UpdatedAt      time.Time
 	SeenAt         time.Time
 	Owed           int32
+	LastVersion    int64
+	FromVersion    int64
 }
 
 type DeploymentHistory struct {
@@ -855,6 +857,36 @@ type Revision struct {
 	CreatedBy   string
 	Reason      string
 	CreatedAt   time.Time
+}
+
+type Rollout struct {
+	Deployment     string
+	Number         int64
+	Uid            string
+	Project        string
+	FromRevision   int64
+	ToRevision     int64
+	ProcessVersion int64
+	Strategy       json.RawMessage
+	State          string
+	Reason         string
+	Message        string
+	Want           int32
+	Proven         int32
+	Most           int32
+	AtStart        int32
+	ProgressAt     time.Time
+	Progress       float64
+	Until          *time.Time
+	DeadlineAt     time.Time
+	Short          bool
+	Crashes        int32
+	Owed           int32
+	NextAttempt    *time.Time
+	CreatedBy      string
+	CreatedAt      time.Time
+	Since          time.Time
+	EndedAt        *time.Time
 }
 
 type Server struct {

@@ -778,10 +778,15 @@ func (q *Queries) NodesOfDeployment(ctx context.Context, deployment string) ([]N
 
 const oldOnNodes = `-- name: OldOnNodes :many
 SELECT r.id, r.node, r.cpu, r.memory, r.gpus, r.fixed_ports
-FROM replicas r JOIN deployments d ON d.name = r.deployment
-WHERE r.deployment = $1 AND r.ended_at IS NULL AND r.state <> 'TERMINATING' AND r.process_version < d.process_version
+FROM replicas r JOIN deployments d ON d.name = r.deployment JOIN deployment_revisions v ON v.deployment = d.name AND v.revision = coalesce(nullif($1::bigint, 0), d.revision)
+WHERE r.deployment = $2 AND r.ended_at IS NULL AND r.state <> 'TERMINATING' AND (r.process_version < d.from_version OR r.definition <> v.definition)
 ORDER BY r.created_at, r.id
 `
+
+type OldOnNodesParams struct {
+	Revision   int64
+	Deployment string
+}
 
 type OldOnNodesRow struct {
 	ID         string
@@ -793,8 +798,8 @@ type OldOnNodesRow struct {
 }
 
 // What may be ended to make room for what replaces it.
-func (q *Queries) OldOnNodes(ctx context.Context, deployment string) ([]OldOnNodesRow, error) {
-	rows, err := q.db.Query(ctx, oldOnNodes, deployment)
+func (q *Queries) OldOnNodes(ctx context.Context, arg OldOnNodesParams) ([]OldOnNodesRow, error) {
+	rows, err := q.db.Query(ctx, oldOnNodes, arg.Revision, arg.Deployment)
 	if err != nil {
 		return nil, err
 	}
@@ -847,18 +852,24 @@ func (q *Queries) OlderReplicas(ctx context.Context, arg OlderReplicasParams) (O
 
 const ownOnNodes = `-- name: OwnOnNodes :many
 SELECT r.node, count(*) AS own
-FROM replicas r JOIN deployments d ON d.name = r.deployment
-WHERE r.deployment = $1 AND r.ended_at IS NULL AND r.state <> 'TERMINATING' AND r.process_version = d.process_version GROUP BY r.node
+FROM replicas r JOIN deployments d ON d.name = r.deployment JOIN deployment_revisions v ON v.deployment = d.name AND v.revision = coalesce(nullif($1::bigint, 0), d.revision)
+WHERE r.deployment = $2 AND r.ended_at IS NULL AND r.state <> 'TERMINATING' AND r.process_version >= d.from_version AND r.definition = v.definition
+GROUP BY r.node
 `
+
+type OwnOnNodesParams struct {
+	Revision   int64
+	Deployment string
+}
 
 type OwnOnNodesRow struct {
 	Node string
 	Own  int64
 }
 
-// Own are those of the process version that is released, as people are shown them.
-func (q *Queries) OwnOnNodes(ctx context.Context, deployment string) ([]OwnOnNodesRow, error) {
-	rows, err := q.db.Query(ctx, ownOnNodes, deployment)
+// Own are those of the revision that more are to be made of, as people are shown them.
+func (q *Queries) OwnOnNodes(ctx context.Context, arg OwnOnNodesParams) ([]OwnOnNodesRow, error) {
+	rows, err := q.db.Query(ctx, ownOnNodes, arg.Revision, arg.Deployment)
 	if err != nil {
 		return nil, err
 	}

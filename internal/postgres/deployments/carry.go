@@ -55,6 +55,7 @@ type carrying struct {
 	decided  fleet.DeploymentPlan
 	plan     fleet.DeploymentPlan // with its places
 	created  []newReplica
+	of       line                                   // of those
 	steps    map[fleet.ReplicaID]db.LockReplicasRow // those that are to be moved, as they are now
 	versions map[string]int64                       // of the sets that change
 	history  lines
@@ -90,14 +91,32 @@ func (c *carrying) carry(ctx context.Context) error {
 var placementKey = fleet.ObjectKey{Kind: "placement"}
 
 // place finds nodes for the replicas to be made. Nothing is made of what is being deleted, whatever
-// was decided (S32).
+// was decided (S32). Replicas of one revision are made in a visit: the others find out where these are.
 func (c *carrying) place(ctx context.Context) error {
-	count := c.plan.Create
-	if count <= 0 || c.revision == nil || c.seen.Deleting || c.seen.State == fleet.DeploymentDestroying {
+	if c.revision == nil || c.seen.Deleting || c.seen.State == fleet.DeploymentDestroying {
 		return nil
 	}
+	rolled := 0
+	if c.plan.Rollout != nil {
+		rolled = c.plan.Rollout.Create
+	}
+	switch {
+	case c.plan.Create > 0:
+		if err := c.placeOf(ctx, c.line, c.plan.Create); err != nil || rolled == 0 {
+			return err
+		}
+		rollout := *c.plan.Rollout
+		rollout.Create, c.plan.Rollout = 0, &rollout
+		c.plan.More, c.plan.Done = true, false
+	case rolled > 0:
+		return c.placeOf(ctx, c.next, rolled)
+	}
+	return nil
+}
+
+func (c *carrying) placeOf(ctx context.Context, l line, count int) error {
 	if c.plan.Scarce { // most often there is still no room, which is found out without holding up others
-		_, nodes, err := c.choose(ctx, count)
+		_, nodes, err := c.choose(ctx, l, count)
 		if err != nil || len(nodes) == 0 {
 			return err
 		}
@@ -108,11 +127,11 @@ func (c *carrying) place(ctx context.Context) error {
 	if err := postgres.Lock(ctx, c.q, []fleet.ObjectKey{placementKey}); err != nil {
 		return err
 	}
-	rooms, nodes, err := c.choose(ctx, count)
+	rooms, nodes, err := c.choose(ctx, l, count)
 	if err != nil {
 		return err
 	}
-	fit := rooms.fitting(nodes, c.spec.Placement.Pools)
+	fit := rooms.fitting(nodes, l.spec.Placement.Pools)
 	if len(fit) < len(nodes) { // the others have their turn when these are there
 		c.plan.More, c.plan.Done = true, false
 	}
@@ -123,21 +142,26 @@ func (c *carrying) place(ctx context.Context) error {
 		}
 		c.created = append(c.created, newReplica{id, string(node)})
 	}
+	c.of = l
 	return nil
 }
 
-// choose chooses nodes for the replicas, and adapts the plan to the available room.
-func (c *carrying) choose(ctx context.Context, count int) (nodeRooms, []fleet.NodeName, error) {
-	rooms, err := readRooms(ctx, c.q, c.name())
+// choose chooses nodes for replicas of a revision, and adapts the plan to the available room.
+func (c *carrying) choose(ctx context.Context, l line, count int) (nodeRooms, []fleet.NodeName, error) {
+	rooms, err := readRooms(ctx, c.q, roomsFor{c.name(), l.revision.Revision})
 	if err != nil {
 		return rooms, nil, err
 	}
+	seen, with := decide.StableLine(c.seen), decide.WithStablePlaces
+	if c.rollout != nil && l.version == c.next.version {
+		seen, with = decide.NextLine(c.seen), decide.WithNextPlaces
+	}
 	got := decide.Place(decide.PlaceRequest{
-		Count: count, Project: fleet.ProjectName(c.row.Project), Spec: c.spec.Placement, Resources: c.looked.terms.Resources,
-		Driver: c.looked.terms.Driver, Ports: c.looked.terms.Ports,
-		LostBefore: c.seen.At.Add(-time.Duration(c.seen.Terms.WithDefaults().LostSeconds) * time.Second),
-	}, decide.Spread(c.seen, rooms.all))
-	c.plan = decide.WithPlaces(c.decided, c.seen, got)
+		Count: count, Project: fleet.ProjectName(c.row.Project), Spec: l.spec.Placement, Resources: l.terms.Resources,
+		Driver: l.terms.Driver, Ports: l.terms.Ports,
+		LostBefore: c.seen.At.Add(-time.Duration(seen.Terms.WithDefaults().LostSeconds) * time.Second),
+	}, decide.Spread(seen, rooms.all))
+	c.plan = with(c.decided, c.seen, got)
 	return rooms, got.Nodes, nil
 }
 
@@ -191,7 +215,7 @@ func (c *carrying) asSeen(ctx context.Context) (bool, error) {
 		before[r.ID] = r
 	}
 	for _, r := range rows {
-		if now := replicaSeen(db.SeeReplicasRow(r)); now != before[now.ID] {
+		if now := c.replicaSeen(db.SeeReplicasRow(r), &c.looked); now != before[now.ID] {
 			return false, nil
 		}
 	}
@@ -293,9 +317,9 @@ func (c *carrying) create(ctx context.Context) error {
 	if len(c.created) == 0 {
 		return nil
 	}
-	t := c.looked.terms
+	t := c.of.terms
 	p := db.InsertReplicasParams{
-		Deployment: c.row.Name, Uid: c.row.Uid, Revision: c.row.Revision, ProcessVersion: c.row.ProcessVersion, Definition: c.revision.Definition,
+		Deployment: c.row.Name, Uid: c.row.Uid, Revision: c.of.revision.Revision, ProcessVersion: c.of.version, Definition: c.of.revision.Definition,
 		Cpu: t.Resources.CPU, Memory: t.Resources.Memory, Gpus: postgres.WaveNumber(t.Resources.GPUs), FixedPorts: []int32{}, StopSeconds: postgres.WaveNumber(t.StopSeconds),
 		At: c.seen.At,
 	}

@@ -13,6 +13,9 @@ import (
 // move applies the deployment's events and records the reason for its state.
 func (c *carrying) move(ctx context.Context) error {
 	before := c.row
+	if err := c.moveRollout(ctx); err != nil {
+		return err
+	}
 	if err := c.through(ctx); err != nil {
 		return err
 	}

@@ -166,28 +166,87 @@ func (w *deploymentWork) release(ctx context.Context, p DeploymentPut) (*postgre
 	if err != nil {
 		return nil, err
 	}
-	same := last != nil && postgres.HashText(last.Definition) == p.Definition.Hash
-	if same && last.Generation == w.object.Generation {
+	if last != nil && postgres.HashText(last.Definition) == p.Definition.Hash && last.Generation == w.object.Generation {
 		return nil, nil
 	}
 	t, err := w.terms(ctx, p.Definition.Hash)
 	if err != nil {
 		return nil, err
 	}
+	how, err := w.way(ctx, p, last)
+	if err != nil {
+		return nil, err
+	}
 	r := db.InsertDeploymentRevisionParams{
 		Deployment: w.row.Name, Revision: w.row.LastRevision + 1, Uid: w.object.UID, Project: string(w.object.Project), Generation: w.object.Generation,
-		ProcessVersion: w.row.ProcessVersion + 1, Spec: w.object.Spec, Terms: t, Definition: postgres.HashBytes(p.Definition.Hash),
+		ProcessVersion: how.version, Spec: w.object.Spec, Terms: t, Definition: postgres.HashBytes(p.Definition.Hash),
 		CreatedBy: p.Actor, Reason: p.Reason,
-	}
-	if same { // nothing of a running replica changes
-		r.ProcessVersion = max(last.ProcessVersion, w.row.ProcessVersion)
-	} else if last != nil {
-		r.ProcessVersion = max(last.ProcessVersion, w.row.ProcessVersion) + 1
 	}
 	if err := w.q.InsertDeploymentRevision(ctx, r); err != nil {
 		return nil, postgres.Failed("store the revision", err)
 	}
-	return w.released(ctx, p, r)
+	if err := w.take(ctx, how, r.Revision); err != nil {
+		return nil, err
+	}
+	return w.released(ctx, p, r, how.rolls || how.joins)
+}
+
+// way is how a release reaches what runs. It rolls out from the stable revision, joins the rollout of the same content that is
+// under way, or is the deployment's own revision at once: if nothing of a running replica changes, or nothing runs that
+// could be returned to.
+type way struct {
+	rolls, joins bool
+	version      int64
+	active       *db.Rollout // that it joins, or supersedes
+}
+
+func (w *deploymentWork) way(ctx context.Context, p DeploymentPut, last *db.DeploymentRevision) (way, error) {
+	how := way{version: w.row.LastVersion + 1}
+	if w.object.UID != w.row.Uid { // it waits for the end of the one before
+		if last != nil && postgres.HashText(last.Definition) == p.Definition.Hash {
+			how.version = last.ProcessVersion
+		}
+		return how, nil
+	}
+	var err error
+	if how.active, err = w.activeRollout(ctx); err != nil || w.row.Revision == 0 {
+		return how, err
+	}
+	own, err := w.readLine(ctx, w.row.Revision, w.row.ProcessVersion)
+	if err != nil {
+		return how, err
+	}
+	if postgres.HashText(own.revision.Definition) == p.Definition.Hash {
+		how.version = w.row.ProcessVersion
+		return how, nil
+	}
+	if a := how.active; a != nil && fleet.RolloutState(a.State) != fleet.RolloutCanceling && p.Spec.State != fleet.StateStopped {
+		to, err := w.readLine(ctx, a.ToRevision, a.ProcessVersion)
+		if err != nil {
+			return how, err
+		}
+		if postgres.HashText(to.revision.Definition) == p.Definition.Hash {
+			how.joins, how.version = true, a.ProcessVersion
+			return how, nil
+		}
+	}
+	how.rolls = w.rolls(p.Spec)
+	return how, nil
+}
+
+// take has the rollouts follow a release.
+func (w *deploymentWork) take(ctx context.Context, how way, revision int64) error {
+	if how.joins {
+		return postgres.Failed("join the rollout", w.q.JoinRollout(ctx, db.JoinRolloutParams{Deployment: w.row.Name, ToRevision: revision}))
+	}
+	if err := w.supersede(ctx, how.active, fmt.Sprintf("revision %d was released", revision)); err != nil || !how.rolls {
+		return err
+	}
+	l, err := w.readLine(ctx, revision, how.version)
+	if err != nil {
+		return err
+	}
+	return w.rollOut(ctx, l)
 }
 
 // follow answers with the operation of what another request has released in the meantime, and converges
@@ -232,7 +291,7 @@ func (w *deploymentWork) terms(ctx context.Context, h fleet.Hash) (json.RawMessa
 }
 
 // released has the row follow, clamps the target, and opens the operation.
-func (w *deploymentWork) released(ctx context.Context, p DeploymentPut, r db.InsertDeploymentRevisionParams) (*postgres.Operation, error) {
+func (w *deploymentWork) released(ctx context.Context, p DeploymentPut, r db.InsertDeploymentRevisionParams, rolls bool) (*postgres.Operation, error) {
 	bounds := p.Spec.Replicas
 	target := int(w.row.Target)
 	if w.row.Revision == 0 || w.row.Uid != r.Uid {
@@ -240,14 +299,17 @@ func (w *deploymentWork) released(ctx context.Context, p DeploymentPut, r db.Ins
 	}
 	target = min(max(target, bounds.Min), bounds.Max)
 	err := w.q.ReleaseDeployment(ctx, db.ReleaseDeploymentParams{
-		Name: w.row.Name, Revision: r.Revision, Uid: r.Uid, ProcessVersion: r.ProcessVersion, Target: postgres.WaveNumber(target),
+		Name: w.row.Name, Revision: r.Revision, Uid: r.Uid, ProcessVersion: r.ProcessVersion, Target: postgres.WaveNumber(target), Rolls: rolls,
 	})
 	if err != nil {
 		return nil, postgres.Failed("release the revision", err)
 	}
 	line := historyLine{reason: "released", message: releaseMessage(r.Revision, p.Reason), actor: p.Actor}
 	if now := w.row; now.Uid == r.Uid {
-		now.Revision, now.ProcessVersion, now.Target = r.Revision, r.ProcessVersion, postgres.WaveNumber(target)
+		now.Target = postgres.WaveNumber(target)
+		if !rolls {
+			now.Revision, now.ProcessVersion = r.Revision, r.ProcessVersion
+		}
 		err = w.turned(ctx, now, line)
 	} else { // it waits for the end of the one before
 		err = w.write(ctx, r.Uid, line)

@@ -17,7 +17,7 @@ const failedLately = 10 * time.Minute
 
 // Rooms gives every node of the region by name, as the placement of a deployment looks at it.
 func (s *Store) Rooms(ctx context.Context, deployment fleet.DeploymentName) ([]fleet.NodeRoom, error) {
-	r, err := readRooms(ctx, s.Q, deployment)
+	r, err := readRooms(ctx, s.Q, roomsFor{deployment: deployment})
 	return r.all, err
 }
 
@@ -38,7 +38,13 @@ type poolPlace struct {
 	pool fleet.PoolName
 }
 
-func readRooms(ctx context.Context, q *db.Queries, deployment fleet.DeploymentName) (nodeRooms, error) {
+// roomsFor is what nodes are looked at for: a revision of a deployment, 0 for its own.
+type roomsFor struct {
+	deployment fleet.DeploymentName
+	revision   int64
+}
+
+func readRooms(ctx context.Context, q *db.Queries, of roomsFor) (nodeRooms, error) {
 	var r nodeRooms
 	rows, err := q.Rooms(ctx)
 	if err != nil {
@@ -52,12 +58,12 @@ func readRooms(ctx context.Context, q *db.Queries, deployment fleet.DeploymentNa
 		}
 		at[row.Name] = &r.all[i]
 	}
-	for _, fill := range []func(context.Context, *db.Queries, fleet.DeploymentName, map[string]*fleet.NodeRoom) error{fillOwn, fillOld, fillPorts, fillModules} {
-		if err := fill(ctx, q, deployment, at); err != nil {
+	for _, fill := range []func(context.Context, *db.Queries, roomsFor, map[string]*fleet.NodeRoom) error{fillOwn, fillOld, fillPorts, fillModules} {
+		if err := fill(ctx, q, of, at); err != nil {
 			return r, err
 		}
 	}
-	if r.pools, err = readPools(ctx, q, deployment); err != nil {
+	if r.pools, err = readPools(ctx, q, of.deployment); err != nil {
 		return r, err
 	}
 	if r.taken, err = poolsTaken(ctx, q, r.pools); err != nil {
@@ -85,8 +91,8 @@ func roomOf(r db.RoomsRow) (fleet.NodeRoom, error) {
 }
 
 // fillOwn counts what of a deployment is on its nodes, and what failed there lately.
-func fillOwn(ctx context.Context, q *db.Queries, deployment fleet.DeploymentName, at map[string]*fleet.NodeRoom) error {
-	own, err := q.OwnOnNodes(ctx, string(deployment))
+func fillOwn(ctx context.Context, q *db.Queries, of roomsFor, at map[string]*fleet.NodeRoom) error {
+	own, err := q.OwnOnNodes(ctx, db.OwnOnNodesParams{Deployment: string(of.deployment), Revision: of.revision})
 	if err != nil {
 		return postgres.Failed("read where it runs", err)
 	}
@@ -95,7 +101,7 @@ func fillOwn(ctx context.Context, q *db.Queries, deployment fleet.DeploymentName
 			room.Own = int(o.Own)
 		}
 	}
-	fails, err := q.FailingNodes(ctx, db.FailingNodesParams{Deployment: string(deployment), Seconds: failedLately.Seconds()})
+	fails, err := q.FailingNodes(ctx, db.FailingNodesParams{Deployment: string(of.deployment), Seconds: failedLately.Seconds()})
 	for _, f := range fails {
 		if room := at[f.Node]; room != nil {
 			room.Failing = int(f.Failing)
@@ -105,8 +111,8 @@ func fillOwn(ctx context.Context, q *db.Queries, deployment fleet.DeploymentName
 }
 
 // fillOld says what ends when it is replaced, and what it leaves.
-func fillOld(ctx context.Context, q *db.Queries, deployment fleet.DeploymentName, at map[string]*fleet.NodeRoom) error {
-	rows, err := q.OldOnNodes(ctx, string(deployment))
+func fillOld(ctx context.Context, q *db.Queries, of roomsFor, at map[string]*fleet.NodeRoom) error {
+	rows, err := q.OldOnNodes(ctx, db.OldOnNodesParams{Deployment: string(of.deployment), Revision: of.revision})
 	for _, r := range rows {
 		room := at[r.Node]
 		if room == nil {
@@ -121,7 +127,7 @@ func fillOld(ctx context.Context, q *db.Queries, deployment fleet.DeploymentName
 	return postgres.Failed("read the replicas to replace", err)
 }
 
-func fillPorts(ctx context.Context, q *db.Queries, _ fleet.DeploymentName, at map[string]*fleet.NodeRoom) error {
+func fillPorts(ctx context.Context, q *db.Queries, _ roomsFor, at map[string]*fleet.NodeRoom) error {
 	ports, err := q.PortsOnNodes(ctx)
 	for _, p := range ports {
 		if room := at[p.Node]; room != nil {
@@ -131,7 +137,7 @@ func fillPorts(ctx context.Context, q *db.Queries, _ fleet.DeploymentName, at ma
 	return postgres.Failed("read the ports that are taken", err)
 }
 
-func fillModules(ctx context.Context, q *db.Queries, _ fleet.DeploymentName, at map[string]*fleet.NodeRoom) error {
+func fillModules(ctx context.Context, q *db.Queries, _ roomsFor, at map[string]*fleet.NodeRoom) error {
 	modules, err := q.ModulesOnNodes(ctx)
 	for _, m := range modules {
 		if room := at[m.Node]; room != nil {

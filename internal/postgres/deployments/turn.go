@@ -78,8 +78,23 @@ func (w *deploymentWork) mayTurn() error {
 	return nil
 }
 
-// convergeAgain lets a deployment that was given up start again (S44).
-func (w *deploymentWork) convergeAgain(ctx context.Context, _ DeploymentTurn, _ *postgres.NewOperation) error {
+// convergeAgain lets a deployment that was given up start again (S44), and rolls the newest revision out again that was rolled back.
+func (w *deploymentWork) convergeAgain(ctx context.Context, _ DeploymentTurn, o *postgres.NewOperation) error {
+	active, err := w.activeRollout(ctx)
+	if err != nil {
+		return err
+	}
+	if active != nil && fleet.RolloutState(active.State) != fleet.RolloutCanceling {
+		o.Revision, o.ProcessVersion = active.ToRevision, active.ProcessVersion
+		return nil
+	}
+	last, err := w.newest(ctx, w.row.Uid)
+	if err != nil {
+		return err
+	}
+	if last != nil && last.Revision > w.row.Revision {
+		return w.rollAgain(ctx, active, last.Revision, o)
+	}
 	if fleet.DeploymentState(w.row.State) != fleet.DeploymentError {
 		return nil
 	}
@@ -127,6 +142,9 @@ func withReason(what, why string) string {
 
 // restart raises the process version: each replica is replaced.
 func (w *deploymentWork) restart(ctx context.Context, t DeploymentTurn, o *postgres.NewOperation) error {
+	if active, err := w.activeRollout(ctx); err != nil || active != nil {
+		return orRolling(err, active)
+	}
 	version, err := w.q.RestartDeployment(ctx, w.row.Name)
 	if err != nil {
 		return postgres.Failed("raise the process version", err)

@@ -1,6 +1,7 @@
 package deployments
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"time"
@@ -82,10 +83,18 @@ func (s *Store) SeeDeployment(ctx context.Context, name fleet.DeploymentName) (f
 
 // looked is what was seen, with what is needed to make replicas of it.
 type looked struct {
-	seen     fleet.DeploymentSeen
+	seen fleet.DeploymentSeen
+	line         // of the deployment's own revision
+	next line    // of the one that is rolled out
+	rollout *db.Rollout // nil without one
+}
+
+// line is a revision to make replicas of.
+type line struct {
 	revision *db.DeploymentRevision // nil when nothing was released
 	spec     fleet.DeploymentSpec
 	terms    terms
+	version  int64 // the process version of new replicas
 }
 
 func (w *deploymentWork) look(ctx context.Context) (looked, error) {
@@ -97,20 +106,28 @@ func (w *deploymentWork) look(ctx context.Context) (looked, error) {
 	if err := w.lookAtRevision(ctx, &l); err != nil {
 		return l, err
 	}
+	if err := w.lookAtRollout(ctx, &l); err != nil {
+		return l, err
+	}
 	s := &l.seen
 	s.Name, s.State, s.Reason, s.Message = w.name(), fleet.DeploymentState(w.row.State), w.row.Reason, w.row.Message
 	s.Deleting, s.Redeclared = w.deleting(), w.row.NextUid != nil
 	s.Target, s.Revision, s.ProcessVersion = int(w.row.Target), w.row.Revision, w.row.ProcessVersion
 	s.Began, s.BeganVersion = w.row.Began, w.row.BeganVersion
 	s.Attempts, s.Crashes, s.NextAttempt, s.Owed = int(w.row.Attempts), int(w.row.Crashes), timeOf(w.row.NextAttempt), int(w.row.Owed)
-	if s.Replicas, err = w.replicas(ctx); err != nil {
+	if s.Replicas, err = w.replicas(ctx, &l); err != nil {
 		return l, err
 	}
 	s.Project, s.Placement = fleet.ProjectName(w.row.Project), l.spec.Placement
 	if s.Nodes, err = readNodes(ctx, w.q, w.name(), s.Placement); err != nil {
 		return l, err
 	}
-	if s.Operations, err = w.operations(ctx); err != nil || len(s.Operations) == 0 {
+	if s.Rollout != nil {
+		if s.Rollout.To.Nodes, err = readNodes(ctx, w.q, w.name(), l.next.spec.Placement); err != nil {
+			return l, err
+		}
+	}
+	if s.Operations, err = w.operations(ctx, &l); err != nil || len(s.Operations) == 0 {
 		return l, err
 	}
 	s.Unconfirmed, err = w.unconfirmed(ctx)
@@ -142,20 +159,12 @@ func timeOf(t *time.Time) time.Time {
 	return *t
 }
 
-// lookAtRevision reads the last release, which is what should run.
-func (w *deploymentWork) lookAtRevision(ctx context.Context, l *looked) error {
+// lookAtRevision reads the deployment's own revision: what should run, or what a rollout started from.
+func (w *deploymentWork) lookAtRevision(ctx context.Context, l *looked) (err error) {
 	if w.row.Revision == 0 {
 		return nil
 	}
-	r, err := w.q.GetDeploymentRevision(ctx, db.GetDeploymentRevisionParams{Deployment: w.row.Name, Revision: w.row.Revision})
-	if err != nil {
-		return postgres.Failed("read the revision", err)
-	}
-	l.revision = &r
-	if l.spec, err = specOfRevision(&r); err != nil {
-		return err
-	}
-	if l.terms, err = keptTerms(&r); err != nil {
+	if l.line, err = w.readLine(ctx, w.row.Revision, w.row.ProcessVersion); err != nil {
 		return err
 	}
 	l.seen.Stopped, l.seen.Min, l.seen.Terms = l.spec.State == fleet.StateStopped, l.spec.Replicas.Min, l.spec.Recovery
@@ -163,13 +172,40 @@ func (w *deploymentWork) lookAtRevision(ctx context.Context, l *looked) error {
 	return nil
 }
 
-func (w *deploymentWork) replicas(ctx context.Context) ([]fleet.ReplicaSeen, error) {
+func (w *deploymentWork) readLine(ctx context.Context, revision, version int64) (line, error) {
+	l := line{version: version}
+	r, err := w.q.GetDeploymentRevision(ctx, db.GetDeploymentRevisionParams{Deployment: w.row.Name, Revision: revision})
+	if err != nil {
+		return l, postgres.Failed("read the revision", err)
+	}
+	l.revision = &r
+	if l.spec, err = specOfRevision(&r); err != nil {
+		return l, err
+	}
+	l.terms, err = keptTerms(&r)
+	return l, err
+}
+
+func (w *deploymentWork) replicas(ctx context.Context, l *looked) ([]fleet.ReplicaSeen, error) {
 	rows, err := w.q.SeeReplicas(ctx, w.row.Name)
 	out := make([]fleet.ReplicaSeen, len(rows))
 	for i, r := range rows {
-		out[i] = replicaSeen(r)
+		out[i] = w.replicaSeen(r, l)
 	}
 	return out, postgres.Failed("read the replicas", err)
+}
+
+// replicaSeen is a replica with the process version of the revision that it is as good as one of: of the same definition, and
+// not from before a restart.
+func (w *deploymentWork) replicaSeen(r db.SeeReplicasRow, l *looked) fleet.ReplicaSeen {
+	out := replicaSeen(r)
+	for _, x := range []line{l.line, l.next} {
+		if x.revision != nil && r.ProcessVersion >= w.row.FromVersion && bytes.Equal(r.Definition, x.revision.Definition) {
+			out.ProcessVersion = x.version
+			break
+		}
+	}
+	return out
 }
 
 func replicaSeen(r db.SeeReplicasRow) fleet.ReplicaSeen {
@@ -187,12 +223,15 @@ func replicaSeen(r db.SeeReplicasRow) fleet.ReplicaSeen {
 	return out
 }
 
-func (w *deploymentWork) operations(ctx context.Context) ([]fleet.DeploymentOperation, error) {
+func (w *deploymentWork) operations(ctx context.Context, l *looked) ([]fleet.DeploymentOperation, error) {
 	rows, err := w.q.SeeDeploymentOperations(ctx, w.subject())
 	if err != nil {
 		return nil, postgres.Failed("read the operations", err)
 	}
 	wanted := w.row.Revision
+	if l.rollout != nil {
+		wanted = l.rollout.ToRevision
+	}
 	if w.row.NextUid != nil {
 		next, err := w.newest(ctx, *w.row.NextUid)
 		if err != nil {

@@ -5,8 +5,8 @@
 SELECT * FROM deployments WHERE name = @name FOR NO KEY UPDATE;
 
 -- name: InsertDeployment :one
-INSERT INTO deployments (name, uid, project, state, last_revision, process_version)
-SELECT @name, @uid, @project, 'PENDING', coalesce(max(n.last_revision), 0), coalesce(max(n.process_version), 0)
+INSERT INTO deployments (name, uid, project, state, last_revision, process_version, last_version)
+SELECT @name, @uid, @project, 'PENDING', coalesce(max(n.last_revision), 0), coalesce(max(n.process_version), 0), coalesce(max(n.process_version), 0)
 FROM deployment_numbers n WHERE n.name = @name
 RETURNING *;
 
@@ -22,8 +22,9 @@ VALUES (@deployment, @revision, @uid, @project, @generation, @process_version, @
 
 -- A revision of the declaration that runs is released at once, one of the next waits.
 -- name: ReleaseDeployment :exec
-UPDATE deployments SET last_revision = @revision, revision = CASE WHEN uid = @uid THEN @revision ELSE revision END,
-    process_version = CASE WHEN uid = @uid THEN @process_version ELSE process_version END,
+UPDATE deployments SET last_revision = greatest(last_revision, @revision), revision = CASE WHEN uid = @uid AND NOT @rolls::boolean THEN @revision ELSE revision END,
+    process_version = CASE WHEN uid = @uid AND NOT @rolls::boolean THEN @process_version ELSE process_version END,
+    last_version = greatest(last_version, @process_version),
     target = CASE WHEN uid = @uid THEN @target ELSE target END, updated_at = now()
 WHERE name = @name;
 
@@ -34,7 +35,8 @@ UPDATE deployments SET next_uid = sqlc.narg(next_uid), updated_at = now() WHERE 
 UPDATE deployments SET target = @target, updated_at = now() WHERE name = @name;
 
 -- name: RestartDeployment :one
-UPDATE deployments SET process_version = process_version + 1, updated_at = now() WHERE name = @name RETURNING process_version;
+UPDATE deployments SET process_version = last_version + 1, from_version = last_version + 1, last_version = last_version + 1, updated_at = now()
+WHERE name = @name RETURNING process_version;
 
 -- What was begun is begun anew: the way out of ERROR.
 -- name: BeginDeploymentAnew :exec
@@ -138,8 +140,8 @@ CROSS JOIN LATERAL (
     SELECT count(*) FILTER (WHERE r.heard AND r.state = 'STARTING') AS starting, count(*) FILTER (WHERE r.heard AND r.state = 'HEALTHY') AS healthy,
            count(*) FILTER (WHERE r.heard AND r.state = 'UNHEALTHY') AS unhealthy, count(*) FILTER (WHERE r.state = 'TERMINATING') AS terminating,
            count(*) FILTER (WHERE r.state <> 'TERMINATING' AND NOT r.heard) AS unheard,
-           count(*) FILTER (WHERE r.state <> 'TERMINATING' AND r.process_version < d.process_version) AS older
-    FROM (SELECT x.state, x.process_version, EXISTS (
+           count(*) FILTER (WHERE r.state <> 'TERMINATING' AND (r.process_version < d.from_version OR r.definition <> v.definition)) AS older
+    FROM (SELECT x.state, x.process_version, x.definition, EXISTS (
               SELECT 1 FROM connections k WHERE k.node = x.node AND k.ended_at IS NULL AND k.state IN ('Active', 'Draining') OFFSET 0) AS heard
           FROM replicas x WHERE x.deployment = d.name AND x.ended_at IS NULL OFFSET 0) r OFFSET 0) c
 WHERE d.name = ANY(@names::text[]) ORDER BY d.name;

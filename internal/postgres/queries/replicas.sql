@@ -129,11 +129,12 @@ LEFT JOIN node_drains d ON d.node = n.name AND d.ended_at IS NULL
 WHERE n.removed_at IS NULL AND n.revoked_at IS NULL AND n.enrolled_at IS NOT NULL
 ORDER BY n.name;
 
--- Own are those of the process version that is released, as people are shown them.
+-- Own are those of the revision that more are to be made of, as people are shown them.
 -- name: OwnOnNodes :many
 SELECT r.node, count(*) AS own
-FROM replicas r JOIN deployments d ON d.name = r.deployment
-WHERE r.deployment = @deployment AND r.ended_at IS NULL AND r.state <> 'TERMINATING' AND r.process_version = d.process_version GROUP BY r.node;
+FROM replicas r JOIN deployments d ON d.name = r.deployment JOIN deployment_revisions v ON v.deployment = d.name AND v.revision = coalesce(nullif(@revision::bigint, 0), d.revision)
+WHERE r.deployment = @deployment AND r.ended_at IS NULL AND r.state <> 'TERMINATING' AND r.process_version >= d.from_version AND r.definition = v.definition
+GROUP BY r.node;
 
 -- name: PortsOnNodes :many
 SELECT DISTINCT r.node, p.port::integer AS port
@@ -143,8 +144,8 @@ WHERE r.ended_at IS NULL AND r.fixed_ports <> '{}' ORDER BY r.node, port;
 -- What may be ended to make room for what replaces it.
 -- name: OldOnNodes :many
 SELECT r.id, r.node, r.cpu, r.memory, r.gpus, r.fixed_ports
-FROM replicas r JOIN deployments d ON d.name = r.deployment
-WHERE r.deployment = @deployment AND r.ended_at IS NULL AND r.state <> 'TERMINATING' AND r.process_version < d.process_version
+FROM replicas r JOIN deployments d ON d.name = r.deployment JOIN deployment_revisions v ON v.deployment = d.name AND v.revision = coalesce(nullif(@revision::bigint, 0), d.revision)
+WHERE r.deployment = @deployment AND r.ended_at IS NULL AND r.state <> 'TERMINATING' AND (r.process_version < d.from_version OR r.definition <> v.definition)
 ORDER BY r.created_at, r.id;
 
 -- name: ModulesOnNodes :many

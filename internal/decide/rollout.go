@@ -1,0 +1,220 @@
+package decide
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// The reasons for which a rollout returns to the stable revision.
+const (
+	ReasonCancelled        = "cancelled"
+	ReasonProgressDeadline = "progress_deadline"
+	ReasonRolloutDeadline  = "deadline"
+	ReasonReturnIncomplete = "return_incomplete" // its return missed its deadline as well
+)
+
+// rollout is a visit to a deployment of which two revisions run: the stable one, and the one that is rolled out. Each is
+// brought to its own count by the same rules as a deployment with one; this decides the counts.
+type rollout struct {
+	fleet.RolloutSeen
+	seen         fleet.DeploymentSeen
+	stable, next deploymentView // in stable are also those of revisions in between
+	state        fleet.RolloutState
+	back         bool // to the stable revision
+	plan         fleet.RolloutPlan
+	until        time.Time // when to look again
+}
+
+// rolloutRules apply in order; the first that matches says what the rollout does.
+var rolloutRules = []struct {
+	name string
+	when func(r *rollout) bool
+	on   fleet.RolloutEvent
+}{
+	{"superseded", (*rollout).overtaken, fleet.RolloutSupersede},
+	{ReasonCancelled, (*rollout).cancelled, fleet.RolloutCancel},
+	{"deployed", (*rollout).finished, fleet.RolloutFinish},
+	{"returned", (*rollout).returnedAsAsked, fleet.RolloutReturn},
+	{"returned", (*rollout).returned, fleet.RolloutFail},
+	{ReasonReturnIncomplete, (*rollout).returnsTooLong, fleet.RolloutFail},
+	{ReasonRolloutDeadline, (*rollout).tooLong, fleet.RolloutExpire},
+	{ReasonProgressDeadline, (*rollout).stuck, fleet.RolloutExpire},
+	{"paused", func(r *rollout) bool { return r.state == fleet.RolloutPaused }, ""},
+	{"returning", func(r *rollout) bool { return r.state == fleet.RolloutCanceling }, ""},
+	{"rolling_out", func(*rollout) bool { return true }, ""},
+}
+
+// rollOut decides about a deployment and its rollout.
+func rollOut(seen fleet.DeploymentSeen) fleet.DeploymentPlan {
+	r := newRollout(seen)
+	r.measure()
+	rule := ""
+	for _, x := range rolloutRules {
+		if x.when(r) {
+			rule = x.name
+			if x.on != "" {
+				r.on(x.name, x.on)
+			}
+			break
+		}
+	}
+	if r.state == fleet.RolloutSuperseded {
+		seen.Rollout = nil
+		plan := Deployment(seen)
+		plan.Rollout, plan.More, plan.Done = &r.plan, true, false
+		return plan
+	}
+	return r.carry(rule)
+}
+
+func (r *rollout) on(rule string, e fleet.RolloutEvent) {
+	to, err := r.state.Next(e)
+	if err != nil {
+		return
+	}
+	r.state = to
+	r.plan.Events = append(r.plan.Events, e)
+	switch e { //nolint:exhaustive // the others change the state alone
+	case fleet.RolloutCancel, fleet.RolloutExpire:
+		r.back = true
+		r.plan.Reason, r.plan.Anew = rule, true
+		r.plan.Most, r.plan.ProgressAt = len(r.proven()), r.seen.At
+	case fleet.RolloutFail:
+		if rule == ReasonReturnIncomplete {
+			r.plan.Reason = rule
+		}
+	}
+}
+
+// from and to are where replicas leave, and where they are to run.
+func (r *rollout) from() deploymentView {
+	if r.back {
+		return r.next
+	}
+	return r.stable
+}
+
+func (r *rollout) to() deploymentView {
+	if r.back {
+		return r.stable
+	}
+	return r.next
+}
+
+// proven are the replicas of the revision that is to run that count: healthy on a connected node, new ones for
+// min_healthy_time.
+func (r *rollout) proven() []fleet.ReplicaSeen {
+	var out []fleet.ReplicaSeen
+	for _, x := range heard(r.to().good) {
+		if by := x.Since.Add(r.Strategy.MinHealthy()); r.back || !r.seen.At.Before(by) {
+			out = append(out, x)
+		} else {
+			r.look(by)
+		}
+	}
+	return out
+}
+
+func (r *rollout) look(at time.Time) {
+	if r.until.IsZero() || at.Before(r.until) {
+		r.until = at
+	}
+}
+
+// measure notes progress: a new highest number of proven replicas. No clock runs in a pause.
+func (r *rollout) measure() {
+	r.plan.Proven = len(r.proven())
+	if r.plan.Proven > r.Most {
+		r.plan.Most, r.plan.ProgressAt = r.plan.Proven, r.seen.At
+	}
+	if r.state == fleet.RolloutPaused {
+		r.plan.ProgressAt = r.seen.At
+	}
+}
+
+// counts are how many replicas of the stable and of the new revision there are to be.
+//
+// What is left keeps the target less what is proven, so that never fewer are routable than the target less
+// max_unavailable. What comes takes what is free below the target and the surge.
+func (r *rollout) counts() (stable, next int) {
+	target := r.seen.Target
+	from, to := r.from(), r.to()
+	keep := max(0, target-r.missing()-len(r.proven()))
+	room := target + r.Strategy.Surge(target)
+	come := min(target, room-max(keep, from.present()))
+	come = max(r.paced(come), min(to.kept(), target))
+	if r.state == fleet.RolloutPaused {
+		come = min(r.Want, target)
+	}
+	if keep > from.kept() { // what crashed comes back within the surge
+		keep = min(keep, max(from.kept(), room-to.present()))
+	}
+	if r.back {
+		return come, min(keep, len(heard(from.good))+len(from.stale))
+	}
+	return keep, come
+}
+
+// missing is how many replicas below the target are allowed.
+func (r *rollout) missing() int {
+	n := r.Strategy.Unavailable(r.seen.Target)
+	if r.plan.Short && n == 0 {
+		return 1
+	}
+	return n
+}
+
+// paced bounds how many new replicas there may be: none is added beside an unhealthy one (F71), nor beyond
+// max_in_flight.
+func (r *rollout) paced(come int) int {
+	if r.back {
+		return come
+	}
+	to, routable := r.next, len(heard(r.next.good))
+	if len(to.good)-to.healthy()-len(to.starting()) > 0 || len(to.dead) > 0 {
+		come = min(come, to.kept())
+	}
+	if most := r.Strategy.MaxInFlight; most > 0 {
+		come = min(come, routable+most)
+	}
+	return come
+}
+
+// kept are the live replicas that stay if nothing changes; present also those that are ending, on nodes that stay.
+func (v deploymentView) kept() int { return len(v.good) + len(v.stale) }
+
+func (v deploymentView) present() int {
+	n := v.kept() + len(v.useless)
+	for _, r := range v.ending {
+		if !r.Gone && r.Unheard.IsZero() && !r.Phase.Over() {
+			n++
+		}
+	}
+	return n
+}
+
+// tellHow says how far it is.
+func (r *rollout) tellHow() string {
+	of := fmt.Sprintf("%d of %d replicas are healthy", len(r.proven()), r.seen.Target)
+	switch r.state { //nolint:exhaustive // one that has ended is told by its end
+	case fleet.RolloutCanceling:
+		return fmt.Sprintf("it returns from revision %d to revision %d, because of %s: %s", r.To.Revision, r.seen.Revision, r.why(), of)
+	case fleet.RolloutPaused:
+		return fmt.Sprintf("the rollout of revision %d is paused: %s", r.To.Revision, of)
+	case fleet.RolloutDeployed:
+		return fmt.Sprintf("revision %d runs everywhere", r.To.Revision)
+	case fleet.RolloutCanceled, fleet.RolloutFailed:
+		return fmt.Sprintf("revision %d was rolled back to revision %d: %s", r.To.Revision, r.seen.Revision, r.why())
+	}
+	return fmt.Sprintf("revision %d replaces revision %d: %s", r.To.Revision, r.seen.Revision, of)
+}
+
+// why is the reason of its return, with the newest failure of the new revision.
+func (r *rollout) why() string {
+	if f := r.next.failed(); f != nil && r.plan.Reason != ReasonCancelled {
+		return r.plan.Reason + "; " + r.next.failure()
+	}
+	return r.plan.Reason
+}

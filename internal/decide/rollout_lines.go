@@ -1,0 +1,162 @@
+package decide
+
+import (
+	"slices"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+func newRollout(seen fleet.DeploymentSeen) *rollout {
+	r := &rollout{RolloutSeen: *seen.Rollout, seen: seen, state: seen.Rollout.State, back: seen.Rollout.State == fleet.RolloutCanceling}
+	r.plan = fleet.RolloutPlan{
+		Reason: r.Reason, Want: r.Want, Most: r.Most, ProgressAt: r.ProgressAt, Short: r.Short,
+		Crashes: r.To.Crashes, Owed: r.To.Owed, NextAttempt: r.To.NextAttempt,
+	}
+	r.stable, r.next = viewDeployment(StableLine(seen)), viewDeployment(NextLine(seen))
+	r.stable.rolling = true
+	return r
+}
+
+// StableLine is what is seen of the stable revision, and of all that is not of the revision that is rolled out.
+func StableLine(seen fleet.DeploymentSeen) fleet.DeploymentSeen {
+	if seen.Rollout == nil {
+		return seen
+	}
+	version := seen.Rollout.To.ProcessVersion
+	seen.Rollout, seen.Operations = nil, nil
+	seen.Replicas = slices.DeleteFunc(slices.Clone(seen.Replicas), func(r fleet.ReplicaSeen) bool { return r.ProcessVersion == version })
+	return seen
+}
+
+// NextLine is what is seen of the revision that is rolled out.
+func NextLine(seen fleet.DeploymentSeen) fleet.DeploymentSeen {
+	seen = asNext(seen)
+	seen.Operations = nil
+	seen.Replicas = slices.DeleteFunc(slices.Clone(seen.Replicas), func(r fleet.ReplicaSeen) bool { return r.ProcessVersion != seen.ProcessVersion })
+	return seen
+}
+
+// asNext is the deployment as though the revision that is rolled out were its own: all others are to be replaced.
+func asNext(seen fleet.DeploymentSeen) fleet.DeploymentSeen {
+	to := seen.Rollout.To
+	seen.Rollout = nil
+	seen.Revision, seen.ProcessVersion, seen.Began, seen.BeganVersion = to.Revision, to.ProcessVersion, to.Revision, to.ProcessVersion
+	seen.Terms, seen.Startup, seen.Settle, seen.Stop, seen.Placement, seen.Nodes = to.Terms, to.Startup, to.Settle, to.Stop, to.Placement, to.Nodes
+	seen.Attempts, seen.Crashes, seen.Owed, seen.NextAttempt = 0, to.Crashes, to.Owed, to.NextAttempt
+	return seen
+}
+
+// lineRules are those of deploymentRules that bring one of several revisions to its count: a rollout leads to no ERROR.
+func lineRules(c *deploymentCase) {
+	if c.v.crashed() {
+		countCrash(c)
+		return
+	}
+	converge(c)
+}
+
+// carry brings both revisions to their counts, and puts the plans together.
+func (r *rollout) carry(rule string) fleet.DeploymentPlan {
+	stable, next := r.stable, r.next
+	stable.Target, next.Target = r.counts()
+	r.plan.Want = next.Target
+	s := newDeploymentCase(stable)
+	lineRules(s)
+	n := newDeploymentCase(next)
+	n.left = s.left
+	lineRules(n)
+	if r.back { // what is left by is not created again
+		n.plan.Create = 0
+	}
+
+	whole := newDeploymentCase(viewDeployment(asNext(r.seen)))
+	whole.rollout = r
+	p := s.plan
+	r.plan.Create, r.plan.Crashes, r.plan.Owed, r.plan.NextAttempt = n.plan.Create, n.plan.Crashes, n.plan.Owed, n.plan.NextAttempt
+	r.plan.Message = r.tellHow()
+	p.Rule, p.Message, p.Rollout = rule, r.plan.Message, &r.plan
+	p.Terminate, p.End, p.Fail = slices.Concat(p.Terminate, n.plan.Terminate), slices.Concat(p.End, n.plan.End), slices.Concat(p.Fail, n.plan.Fail)
+	p.More = p.More || n.plan.More || len(r.plan.Events)+len(p.End) > 0 // what ended may be all that it waited for
+	p.Scarce = p.Scarce || n.plan.Scarce
+	whole.plan, whole.made = p, s.made || n.made
+	if !n.plan.Next.IsZero() {
+		whole.next(n.plan.Next)
+	}
+	if !r.until.IsZero() && r.until.After(r.seen.At) {
+		whole.next(r.until)
+	}
+	return whole.finished()
+}
+
+// WithStablePlaces adds the result of placement for the stable revision. On the way back without room above the target, one
+// replica of the revision that is left ends first.
+func WithStablePlaces(p fleet.DeploymentPlan, seen fleet.DeploymentSeen, got Placed) fleet.DeploymentPlan {
+	if p.Rollout == nil || p.Create == 0 || got.Missing == 0 {
+		return WithPlaces(p, seen, got)
+	}
+	got.Yield = nil
+	rollout := *p.Rollout
+	p = WithPlaces(p, StableLine(seen), got)
+	rollout.Short = rollout.Short || rollout.Anew || seen.Rollout.State == fleet.RolloutCanceling
+	p.Rollout = &rollout
+	return p
+}
+
+func idsOf(all []fleet.ReplicaSeen) []fleet.ReplicaID {
+	out := make([]fleet.ReplicaID, len(all))
+	for i, r := range all {
+		out[i] = r.ID
+	}
+	return out
+}
+
+// WithNextPlaces adds the result of placement for the revision that is rolled out. Without room above the target, one
+// replica ends before its replacement starts, unless the strategy says to wait, or fewer are routable than when it began.
+func WithNextPlaces(p fleet.DeploymentPlan, seen fleet.DeploymentSeen, got Placed) fleet.DeploymentPlan {
+	if p.Rollout == nil || p.Rollout.Create == 0 || got.Missing == 0 {
+		return p
+	}
+	r, rollout, create := newRollout(seen), *p.Rollout, p.Create
+	p.Create = rollout.Create
+	least := min(seen.Target-r.Strategy.Unavailable(seen.Target), r.AtStart)
+	next := asNext(seen)
+	switch v := viewDeployment(next); {
+	case r.Strategy.WhenFull == fleet.FullWait || create > 0:
+		got.Yield = nil
+	case len(heard(v.good))+len(heard(v.stale)) < least:
+		got.Yield = slices.DeleteFunc(slices.Clone(got.Yield), func(id fleet.ReplicaID) bool { return !slices.Contains(idsOf(v.useless), id) })
+	}
+	p = WithPlaces(p, next, got)
+	rollout.Short = rollout.Short || p.Rule == ReasonOldFirst
+	rollout.Create, rollout.Message = p.Create, p.Message
+	p.Create, p.Rollout = create, &rollout
+	return p
+}
+
+// finishRolled decides how an operation ends that waits for the rollout, or that it is in the way of.
+func (r *rollout) finishRolled(c *deploymentCase, op fleet.DeploymentOperation) (f fleet.OperationFinish, over, mine bool) {
+	f = fleet.OperationFinish{ID: op.ID, Message: r.plan.Message}
+	switch {
+	case op.Stale:
+		return f, false, false
+	case op.Kind == fleet.OperationScale:
+		if op.Target == r.seen.Target && len(heard(c.v.good))+len(heard(c.v.stale)) >= r.seen.Target && !op.Cancelled {
+			f.State, f.Reason, f.Message = fleet.OperationSucceeded, "scaled", c.v.tally()
+			return f, true, true
+		}
+		return f, false, false
+	case !r.waits(op):
+		return f, false, false
+	}
+	switch r.state {
+	case fleet.RolloutDeployed:
+		f.State, f.Reason = fleet.OperationSucceeded, "converged"
+	case fleet.RolloutCanceled:
+		f.State, f.Reason = fleet.OperationCancelled, ReasonCancelled
+	case fleet.RolloutFailed:
+		f.State, f.Reason = fleet.OperationFailed, r.plan.Reason
+	case fleet.RolloutSuperseded, fleet.RolloutDeploying, fleet.RolloutPaused, fleet.RolloutCanceling:
+		return f, false, true
+	}
+	return f, true, true
+}

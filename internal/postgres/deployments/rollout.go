@@ -1,0 +1,169 @@
+package deployments
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/holdfast-io/holdfast/internal/decide"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/db"
+)
+
+// activeRollout is the rollout under way, nil without one.
+func (w *deploymentWork) activeRollout(ctx context.Context) (*db.Rollout, error) {
+	r, err := w.q.ActiveRollout(ctx, w.row.Name)
+	if postgres.NoRows(err) {
+		return nil, nil
+	}
+	return &r, postgres.Failed("read the rollout", err)
+}
+
+// lookAtRollout reads the rollout under way, and the revision that it brings.
+func (w *deploymentWork) lookAtRollout(ctx context.Context, l *looked) (err error) {
+	if l.rollout, err = w.activeRollout(ctx); err != nil || l.rollout == nil {
+		return err
+	}
+	r := l.rollout
+	if l.next, err = w.readLine(ctx, r.ToRevision, r.ProcessVersion); err != nil {
+		return err
+	}
+	seen := fleet.RolloutSeen{
+		Number: r.Number, State: fleet.RolloutState(r.State), Reason: r.Reason, Want: int(r.Want), Most: int(r.Most), ProgressAt: r.ProgressAt,
+		Progress: postgres.SecondsOf(r.Progress), Deadline: r.DeadlineAt, Short: r.Short, AtStart: int(r.AtStart),
+		To: fleet.RevisionLine{
+			Revision: r.ToRevision, ProcessVersion: r.ProcessVersion, Terms: l.next.spec.Recovery, Startup: l.next.terms.startup(),
+			Settle: l.next.terms.settle(), Stop: l.next.terms.stop(), Placement: l.next.spec.Placement, Crashes: int(r.Crashes), Owed: int(r.Owed),
+			NextAttempt: timeOf(r.NextAttempt),
+		},
+	}
+	if err := json.Unmarshal(r.Strategy, &seen.Strategy); err != nil {
+		return postgres.Failed("read the strategy of a rollout", err)
+	}
+	l.seen.Rollout = &seen
+	return nil
+}
+
+// rolls reports whether a release moves from a stable revision that runs, rather than starting anew.
+func (w *deploymentWork) rolls(spec fleet.DeploymentSpec) bool {
+	return w.object.UID == w.row.Uid && fleet.DeploymentState(w.row.State) == fleet.DeploymentRunning && w.row.Revision > 0 && w.row.Target > 0 &&
+		spec.State != fleet.StateStopped
+}
+
+// rollOut starts a rollout of a revision.
+func (w *deploymentWork) rollOut(ctx context.Context, l line) error {
+	strategy, err := json.Marshal(l.spec.Strategy)
+	if err != nil {
+		return postgres.Failed("write a strategy", err)
+	}
+	routable, err := w.q.CountRoutable(ctx, w.row.Name)
+	if err != nil {
+		return postgres.Failed("count what is routable", err)
+	}
+	limit, err := w.operationTerms(ctx, postgres.NewOperation{Kind: fleet.OperationConverge, Revision: l.revision.Revision, ProcessVersion: l.version})
+	if err != nil {
+		return err
+	}
+	r, err := w.q.InsertRollout(ctx, db.InsertRolloutParams{
+		Deployment: w.row.Name, Uid: w.row.Uid, Project: w.row.Project, FromRevision: w.row.Revision, ToRevision: l.revision.Revision, ProcessVersion: l.version,
+		Strategy: strategy, State: string(fleet.RolloutDeploying), AtStart: postgres.WaveNumber(int(routable)),
+		Progress: decide.ProgressDeadline(l.spec.Strategy, l.terms.startup(), l.terms.check()).Seconds(), Seconds: decide.OperationLimit(limit).Seconds(), CreatedBy: w.actor,
+	})
+	if err != nil {
+		return postgres.Failed("start a rollout", err)
+	}
+	return w.write(ctx, w.row.Uid, rolloutLine(&r, fleet.RolloutDeploying, "", w.actor))
+}
+
+// supersede ends a rollout whose revision is not wanted any more: its replicas are replaced by what is.
+func (w *deploymentWork) supersede(ctx context.Context, r *db.Rollout, by string) error {
+	if r == nil {
+		return nil
+	}
+	to, err := fleet.RolloutState(r.State).Next(fleet.RolloutSupersede)
+	if err != nil {
+		return err
+	}
+	p := db.TurnRolloutParams{Deployment: r.Deployment, Number: r.Number, State: string(to), Reason: string(fleet.OperationSuperseded), Message: by}
+	if err := w.q.TurnRollout(ctx, p); err != nil {
+		return postgres.Failed("end a rollout", err)
+	}
+	return w.write(ctx, w.row.Uid, rolloutLine(r, to, by, w.actor))
+}
+
+// rolloutLine is a line of the history about a rollout.
+func rolloutLine(r *db.Rollout, to fleet.RolloutState, message, actor string) historyLine {
+	return historyLine{reason: "rollout_" + strings.ToLower(string(to)), message: withReason(fmt.Sprintf("rollout %d to revision %d", r.Number, r.ToRevision), message), actor: actor}
+}
+
+// moveRollout writes what becomes of the rollout.
+func (c *carrying) moveRollout(ctx context.Context) error {
+	p := c.plan.Rollout
+	if p == nil || c.rollout == nil {
+		return nil
+	}
+	r, state := c.rollout, fleet.RolloutState(c.rollout.State)
+	for _, on := range p.Events {
+		to, err := state.Next(on)
+		if err != nil {
+			return err
+		}
+		state = to
+		c.history.order = append(c.history.order, rolloutLine(r, to, p.Message, postgres.RegionActor))
+	}
+	err := c.q.MoveRollout(ctx, db.MoveRolloutParams{
+		Deployment: r.Deployment, Number: r.Number, State: string(state), Active: state.Active(), Reason: p.Reason, Message: p.Message,
+		Want: postgres.WaveNumber(p.Want), Proven: postgres.WaveNumber(p.Proven), Most: postgres.WaveNumber(p.Most), ProgressAt: p.ProgressAt, Until: orNull(p.Until),
+		Short: p.Short, Crashes: postgres.WaveNumber(p.Crashes), Owed: postgres.WaveNumber(p.Owed), NextAttempt: orNull(p.NextAttempt),
+	})
+	if err != nil {
+		return postgres.Failed("move the rollout", err)
+	}
+	if p.Anew {
+		if c.row, err = c.q.RaiseStable(ctx, c.row.Name); err != nil {
+			return postgres.Failed("raise the process version", err)
+		}
+		c.plan.BeganVersion = c.row.BeganVersion
+	}
+	if state == fleet.RolloutDeployed {
+		return c.adopt(ctx)
+	}
+	return nil
+}
+
+// adopt makes the revision that was rolled out the deployment's own.
+func (c *carrying) adopt(ctx context.Context) (err error) {
+	p := c.plan.Rollout
+	c.row, err = c.q.AdoptRevision(ctx, db.AdoptRevisionParams{Name: c.row.Name, Revision: c.rollout.ToRevision, ProcessVersion: c.rollout.ProcessVersion})
+	c.plan.Began, c.plan.BeganVersion = c.row.Began, c.row.BeganVersion
+	c.plan.Crashes, c.plan.Owed, c.plan.NextAttempt = p.Crashes, p.Owed, p.NextAttempt
+	return postgres.Failed("make the revision the deployment's own", err)
+}
+
+// rollAgain rolls a revision out once more.
+func (w *deploymentWork) rollAgain(ctx context.Context, active *db.Rollout, revision int64, o *postgres.NewOperation) error {
+	if err := w.supersede(ctx, active, fmt.Sprintf("revision %d is rolled out again", revision)); err != nil {
+		return err
+	}
+	l, err := w.readLine(ctx, revision, w.row.LastVersion+1)
+	if err != nil {
+		return err
+	}
+	o.Revision, o.ProcessVersion = revision, l.version
+	p := db.ReleaseDeploymentParams{Name: w.row.Name, Revision: revision, Uid: w.row.Uid, ProcessVersion: l.version, Target: w.row.Target, Rolls: w.rolls(l.spec)}
+	if err := w.q.ReleaseDeployment(ctx, p); err != nil || !p.Rolls {
+		return postgres.Failed("release the revision", err)
+	}
+	return w.rollOut(ctx, l)
+}
+
+// orRolling refuses what has to wait for the end of a rollout.
+func orRolling(err error, r *db.Rollout) error {
+	if err != nil {
+		return err
+	}
+	return fleet.Errorf(fleet.IllegalState, "rollout %d to revision %d is under way, and starts each replica anew", r.Number, r.ToRevision).
+		WithHint("wait for its end, or cancel it: holdfast rollout cancel " + r.Deployment)
+}

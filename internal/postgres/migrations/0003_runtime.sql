@@ -1,0 +1,40 @@
+-- Rollouts: how a deployment moves from its stable revision to a newer one.
+
+-- The highest process version that was given, and the lowest that replicas of the revision may have: a restart raises it.
+ALTER TABLE deployments ADD COLUMN last_version bigint NOT NULL DEFAULT 0;
+ALTER TABLE deployments ADD COLUMN from_version bigint NOT NULL DEFAULT 0;
+UPDATE deployments SET last_version = process_version, from_version = process_version;
+
+-- The deployment's own revision is the stable one until the rollout has ended DEPLOYED.
+CREATE TABLE rollouts (
+    deployment      text        NOT NULL REFERENCES deployments (name) ON DELETE CASCADE,
+    number          bigint      NOT NULL CHECK (number > 0),
+    uid             uuid        NOT NULL,
+    project         text        NOT NULL,
+    from_revision   bigint      NOT NULL,
+    to_revision     bigint      NOT NULL,
+    process_version bigint      NOT NULL,
+    strategy        jsonb       NOT NULL,
+    state           text        NOT NULL CHECK (state IN ('DEPLOYING', 'PAUSED', 'CANCELING', 'DEPLOYED', 'CANCELED', 'FAILED', 'SUPERSEDED')),
+    reason          text        NOT NULL DEFAULT '', -- why it returns or returned
+    message         text        NOT NULL DEFAULT '',
+    want            integer     NOT NULL DEFAULT 0,  -- replicas of the new revision
+    proven          integer     NOT NULL DEFAULT 0,
+    most            integer     NOT NULL DEFAULT 0,  -- the highest number that was proven
+    at_start        integer     NOT NULL DEFAULT 0,  -- that were routable
+    progress_at     timestamptz NOT NULL DEFAULT now(),
+    progress        float8      NOT NULL,            -- seconds
+    until           timestamptz,                     -- when it is given up without progress
+    deadline_at     timestamptz NOT NULL,
+    short           boolean     NOT NULL DEFAULT false,
+    crashes         integer     NOT NULL DEFAULT 0,
+    owed            integer     NOT NULL DEFAULT 0,
+    next_attempt    timestamptz,
+    created_by      text        NOT NULL,
+    created_at      timestamptz NOT NULL DEFAULT now(),
+    since           timestamptz NOT NULL DEFAULT now(), -- of the state
+    ended_at        timestamptz,
+    PRIMARY KEY (deployment, number),
+    CHECK ((ended_at IS NULL) = (state IN ('DEPLOYING', 'PAUSED', 'CANCELING')))
+);
+CREATE UNIQUE INDEX rollouts_active ON rollouts (deployment) WHERE ended_at IS NULL;

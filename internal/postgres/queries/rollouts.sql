@@ -1,0 +1,44 @@
+-- name: ActiveRollout :one
+SELECT * FROM rollouts WHERE deployment = @deployment AND ended_at IS NULL;
+
+-- name: InsertRollout :one
+INSERT INTO rollouts (deployment, number, uid, project, from_revision, to_revision, process_version, strategy, state, at_start, progress, deadline_at, created_by)
+SELECT @deployment, coalesce(max(r.number), 0) + 1, @uid, @project, @from_revision, @to_revision, @process_version, @strategy, @state, @at_start, @progress,
+       now() + make_interval(secs => @seconds::float8), @created_by
+FROM rollouts r WHERE r.deployment = @deployment
+RETURNING *;
+
+-- name: MoveRollout :exec
+UPDATE rollouts SET state = @state, since = CASE WHEN state = @state THEN since ELSE clock_timestamp() END, reason = @reason, message = @message,
+    want = @want, proven = @proven, most = @most, progress_at = @progress_at, until = sqlc.narg(until), short = @short,
+    crashes = @crashes, owed = @owed, next_attempt = sqlc.narg(next_attempt), ended_at = CASE WHEN @active::boolean THEN NULL ELSE clock_timestamp() END
+WHERE deployment = @deployment AND number = @number;
+
+-- An edit that no replica has to be replaced for joins the rollout.
+-- name: JoinRollout :exec
+UPDATE rollouts SET to_revision = @to_revision WHERE deployment = @deployment AND ended_at IS NULL;
+
+-- name: TurnRollout :exec
+UPDATE rollouts SET state = @state, since = clock_timestamp(), reason = @reason, message = @message, progress_at = now(),
+    ended_at = CASE WHEN @active::boolean THEN NULL ELSE clock_timestamp() END
+WHERE deployment = @deployment AND number = @number;
+
+-- The revision that was rolled out is the deployment's own from now on.
+-- name: AdoptRevision :one
+UPDATE deployments SET revision = @revision, process_version = @process_version, began = @revision, began_version = @process_version, updated_at = now()
+WHERE name = @name RETURNING *;
+
+-- The stable revision gets a version above that of the one that it comes back from; what runs of it stays.
+-- name: RaiseStable :one
+UPDATE deployments SET process_version = last_version + 1, began_version = last_version + 1, last_version = last_version + 1, updated_at = now()
+WHERE name = @name RETURNING *;
+
+-- name: ListRollouts :many
+SELECT r.* FROM rollouts r JOIN deployments d ON d.name = r.deployment AND d.project = r.project
+WHERE r.deployment = @deployment AND (@before::bigint = 0 OR r.number < @before)
+ORDER BY r.number DESC LIMIT @max_rows;
+
+-- name: CountRoutable :one
+SELECT count(*) FROM replicas r
+JOIN LATERAL (SELECT s.heard FROM replica_nodes s WHERE s.name = r.node OFFSET 0) n ON n.heard
+WHERE r.deployment = @deployment AND r.ended_at IS NULL AND r.state = 'HEALTHY';
