@@ -141,7 +141,7 @@ func (r *rollout) measure() {
 func (r *rollout) counts() (stable, next int) {
 	target := r.seen.Target
 	from, to := r.from(), r.to()
-	keep := max(0, target-r.missing()-len(r.proven()))
+	keep := max(0, target-r.Strategy.Unavailable(target)-len(r.proven()))
 	room := target + r.Strategy.Surge(target)
 	come := min(target, room-max(keep, from.present()))
 	come = max(r.paced(come), min(to.kept(), target))
@@ -150,20 +150,14 @@ func (r *rollout) counts() (stable, next int) {
 	}
 	if keep > from.kept() { // what crashed comes back within the surge
 		keep = min(keep, max(from.kept(), room-to.present()))
+		if r.plan.Short { // nor does what ended to make room
+			keep = max(from.kept(), keep-1)
+		}
 	}
 	if r.back {
 		return come, min(keep, len(heard(from.good))+len(from.stale))
 	}
 	return keep, come
-}
-
-// missing is how many replicas below the target are allowed.
-func (r *rollout) missing() int {
-	n := r.Strategy.Unavailable(r.seen.Target)
-	if r.plan.Short && n == 0 {
-		return 1
-	}
-	return n
 }
 
 // paced bounds how many new replicas there may be: none is added beside an unhealthy one (F71), nor beyond

@@ -88,49 +88,51 @@ func (r *rollout) carry(rule string) fleet.DeploymentPlan {
 	return whole.finished()
 }
 
-// WithStablePlaces adds the result of placement for the stable revision. On the way back without room above the target, one
-// replica of the revision that is left ends first.
+// WithStablePlaces adds the result of placement for the stable revision. On the way back, one replica of the revision that is
+// left ends first if there is no room above the target.
 func WithStablePlaces(p fleet.DeploymentPlan, seen fleet.DeploymentSeen, got Placed) fleet.DeploymentPlan {
 	if p.Rollout == nil || p.Create == 0 || got.Missing == 0 {
 		return WithPlaces(p, seen, got)
 	}
-	got.Yield = nil
+	back, line := p.Rollout.Anew || seen.Rollout.State == fleet.RolloutCanceling, seen
+	line.Rollout = nil
+	got.Yield = newRollout(seen).mayYield(got.Yield, viewDeployment(line), back)
 	rollout := *p.Rollout
-	p = WithPlaces(p, StableLine(seen), got)
-	rollout.Short = rollout.Short || rollout.Anew || seen.Rollout.State == fleet.RolloutCanceling
+	p = WithPlaces(p, line, got)
+	rollout.Short = rollout.Short || p.Rule == ReasonOldFirst
 	p.Rollout = &rollout
 	return p
 }
 
-func idsOf(all []fleet.ReplicaSeen) []fleet.ReplicaID {
-	out := make([]fleet.ReplicaID, len(all))
-	for i, r := range all {
-		out[i] = r.ID
-	}
-	return out
-}
-
 // WithNextPlaces adds the result of placement for the revision that is rolled out. Without room above the target, one
-// replica ends before its replacement starts, unless the strategy says to wait, or fewer are routable than when it began.
+// replica ends before its replacement starts.
 func WithNextPlaces(p fleet.DeploymentPlan, seen fleet.DeploymentSeen, got Placed) fleet.DeploymentPlan {
 	if p.Rollout == nil || p.Rollout.Create == 0 || got.Missing == 0 {
 		return p
 	}
-	r, rollout, create := newRollout(seen), *p.Rollout, p.Create
+	rollout, create, line := *p.Rollout, p.Create, asNext(seen)
+	got.Yield = newRollout(seen).mayYield(got.Yield, viewDeployment(line), create == 0)
 	p.Create = rollout.Create
-	least := min(seen.Target-r.Strategy.Unavailable(seen.Target), r.AtStart)
-	next := asNext(seen)
-	switch v := viewDeployment(next); {
-	case r.Strategy.WhenFull == fleet.FullWait || create > 0:
-		got.Yield = nil
-	case len(heard(v.good))+len(heard(v.stale)) < least:
-		got.Yield = slices.DeleteFunc(slices.Clone(got.Yield), func(id fleet.ReplicaID) bool { return !slices.Contains(idsOf(v.useless), id) })
-	}
-	p = WithPlaces(p, next, got)
+	p = WithPlaces(p, line, got)
 	rollout.Short = rollout.Short || p.Rule == ReasonOldFirst
 	rollout.Create, rollout.Message = p.Create, p.Message
 	p.Create, p.Rollout = create, &rollout
 	return p
+}
+
+// mayYield are the replicas of which one may end before its replacement starts: none if the strategy says to wait, and only
+// unhealthy ones while fewer are routable than are to be, or were when it began.
+func (r *rollout) mayYield(ids []fleet.ReplicaID, v deploymentView, turn bool) []fleet.ReplicaID { //nolint:revive // whose turn it is to be created
+	least := min(r.seen.Target-r.Strategy.Unavailable(r.seen.Target), r.AtStart)
+	switch {
+	case !turn || r.Strategy.WhenFull == fleet.FullWait:
+		return nil
+	case len(heard(v.good))+len(heard(v.stale)) >= least:
+		return ids
+	}
+	return slices.DeleteFunc(slices.Clone(ids), func(id fleet.ReplicaID) bool {
+		return !slices.ContainsFunc(v.useless, func(r fleet.ReplicaSeen) bool { return r.ID == id })
+	})
 }
 
 // finishRolled decides how an operation ends that waits for the rollout, or that it is in the way of.
