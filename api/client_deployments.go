@@ -92,6 +92,13 @@ func (c *Client) DeploymentRevisions(ctx context.Context, name string, p Page) (
 	return l, err
 }
 
+// Rollouts lists how a deployment moved to newer revisions, newest first.
+func (c *Client) Rollouts(ctx context.Context, name string, p Page) (List[Rollout], error) {
+	var l List[Rollout]
+	_, err := c.do(ctx, readCall(p.query(), "deployments", name, "rollouts"), &l)
+	return l, err
+}
+
 // Decisions lists what became of a deployment and its replicas, newest first.
 func (c *Client) Decisions(ctx context.Context, name string, p Page) (List[Decision], error) {
 	var l List[Decision]

@@ -102,14 +102,20 @@ type (
 	ReplicaState = fleet.ReplicaState
 	// Role is a node's role at its site.
 	Role = fleet.Role
+	// RolloutState is the state of a rollout.
+	RolloutState = fleet.RolloutState
 	// Run is the command of an instance.
 	Run = fleet.Run
+	// Share is a number of replicas: a count, or a part of the target such as "25%".
+	Share = fleet.Share
 	// SiteName names a site.
 	SiteName = fleet.SiteName
 	// Spread is what replicas are spread over first.
 	Spread = fleet.Spread
 	// Startup is how long a replica may take until its first success, Settle how long after that until it is healthy or unhealthy, Stop how long it may take to end.
 	Startup = fleet.Startup
+	// Strategy is how a deployment moves to a newer revision.
+	Strategy = fleet.Strategy
 	// TookOver names a state of an object by its owner and version.
 	TookOver = fleet.TookOver
 	// Window is a recurring time in which sites may switch: on Days ("mon" to "sun", default all) from From to To ("22:00", past midnight if To is not later) in Zone (default UTC).

@@ -31,6 +31,7 @@ type DeploymentPut struct {
 	Placement       DeploymentPlacement `json:"placement,omitzero"`
 	State           DesiredState        `json:"state,omitempty" enum:"started,stopped"`
 	Recovery        Recovery            `json:"recovery,omitzero"`
+	Strategy        Strategy            `json:"strategy,omitzero" doc:"how a newer revision replaces the one that runs"`
 	SecretEnv       []string            `json:"secretEnv,omitempty" doc:"names of env whose values are shown redacted"`
 	Reason          string              `json:"reason,omitempty"`
 }
@@ -81,15 +82,52 @@ type DeploymentStatus struct {
 	// Target is how many replicas there are to be now: scaling changes it, the spec bounds it.
 	Target   int           `json:"target"`
 	Replicas ReplicaTotals `json:"replicas"`
-	// Revision was released last; DeployingRevision is it as long as not every replica runs it.
+	// Revision is what is to run; DeployingRevision is the one that replaces it, or it as long as not every replica
+	// runs it.
 	Revision           int64                 `json:"revision"`
 	DeployingRevision  int64                 `json:"deployingRevision,omitempty"`
-	ObservedGeneration int64                 `json:"observedGeneration" doc:"of the spec, released last"`
+	ObservedGeneration int64                 `json:"observedGeneration" doc:"of the spec that Revision is of"`
 	ProcessVersion     int64                 `json:"processVersion"`
+	Rollout            *Rollout              `json:"rollout,omitempty" doc:"the one under way"`
 	Awaited            string                `json:"awaited,omitempty" doc:"what it waits for, in words"`
 	Until              *time.Time            `json:"until,omitempty" doc:"when it continues by itself"`
 	Workflow           *WorkflowRef          `json:"workflow,omitempty"`
 	Conditions         []DeploymentCondition `json:"conditions"`
+}
+
+// Rollout is the way of a deployment from its stable revision to a newer one. Only the first of Status's values is active.
+type Rollout struct {
+	Number       int64         `json:"number"`
+	State        RolloutState  `json:"state" enum:"DEPLOYING,PAUSED,CANCELING,DEPLOYED,CANCELED,FAILED,SUPERSEDED"`
+	Status       RolloutStatus `json:"status"`
+	FromRevision int64         `json:"fromRevision" doc:"the stable one, to which it returns"`
+	ToRevision   int64         `json:"toRevision"`
+	// ProcessVersion is that of the replicas of ToRevision.
+	ProcessVersion int64      `json:"processVersion"`
+	Reason         string     `json:"reason,omitempty" doc:"why it returns, or returned"`
+	Message        string     `json:"message,omitempty" doc:"how far it is, or how it ended"`
+	Wanted         int        `json:"wanted" doc:"replicas of the new revision that there are to be now"`
+	Proven         int        `json:"proven" doc:"replicas that count: healthy for min_healthy_time"`
+	Strategy       Strategy   `json:"strategy"`
+	ProgressAt     time.Time  `json:"progressAt" doc:"of the last progress"`
+	Until          *time.Time `json:"until,omitempty" doc:"when it is given up without progress"`
+	Deadline       *time.Time `json:"deadline,omitempty" doc:"when it is given up at the latest"`
+	CreatedBy      string     `json:"createdBy"`
+	CreatedAt      time.Time  `json:"createdAt"`
+	Since          time.Time  `json:"since" doc:"of the state"`
+	EndedAt        *time.Time `json:"endedAt,omitempty"`
+}
+
+// RolloutRequest asks something of a rollout.
+type RolloutRequest struct {
+	Rollout int64  `json:"rollout,omitempty" minimum:"0" doc:"its number, so that a late request changes no newer one; 0 is the one under way"`
+	Reason  string `json:"reason,omitempty"`
+}
+
+// RolloutStatus says in general whether a rollout is under way, and the reason (F68).
+type RolloutStatus struct {
+	Value  string `json:"value" enum:"ACTIVE,FINALIZED"`
+	Reason string `json:"reason" enum:"DEPLOYING,PAUSED,CANCELING,DEPLOYED,CANCELED,FAILED,SUPERSEDED"`
 }
 
 // ReplicaTotals counts the replicas of a deployment by their states. Live ones whose nodes are not heard

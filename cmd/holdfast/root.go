@@ -60,7 +60,7 @@ func newRootCommand(c *cli) *cobra.Command {
 		c.newExplainCommand(), c.newTopCommand(), c.newTryCommand(),
 		c.newFleetCommand(),
 		c.newExecCommand(), c.newReconcileCommand(), c.newOrphansCommand(), c.newDrainCommand(), c.newCordonCommand(), c.newUncordonCommand(), c.newWaitCommand(), c.newDeliveriesCommand(), c.newOperationsCommand(), c.newLogsCommand(),
-		c.newEventsCommand(), c.newArtifactCommand(), c.newTokenCommand(), c.newJoinTokenCommand(), c.newRegionCommand(), c.newSyncCommand(),
+		c.newEventsCommand(), c.newArtifactCommand(), c.newTokenCommand(), c.newJoinTokenCommand(), c.newRegionCommand(), c.newRolloutCommand(), c.newSyncCommand(),
 		c.newContextCommand(), c.newVersionCommand(), newExitCodesTopic(),
 		c.newServerCommand(), c.newNodeCommand(), c.newAdminCommand(),
 	)

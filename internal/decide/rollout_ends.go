@@ -12,11 +12,11 @@ func (r *rollout) overtaken() bool {
 	return r.seen.Deleting || r.seen.Stopped || r.seen.State != fleet.DeploymentRunning
 }
 
-// cancelled: the operation that waits for it was cancelled.
+// cancelled: it was, or the operation that waits for it.
 func (r *rollout) cancelled() bool {
-	return r.state != fleet.RolloutCanceling && slices.ContainsFunc(r.seen.Operations, func(o fleet.DeploymentOperation) bool {
+	return r.state != fleet.RolloutCanceling && (r.Cancelled || slices.ContainsFunc(r.seen.Operations, func(o fleet.DeploymentOperation) bool {
 		return o.Cancelled && r.waits(o)
-	})
+	}))
 }
 
 // waits reports whether an operation waits for the end of this rollout.

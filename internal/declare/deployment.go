@@ -77,7 +77,7 @@ func deploymentSpecOf(put api.DeploymentPut, files map[fleet.Hash]string) fleet.
 			Startup: put.Startup, StopSeconds: put.StopSeconds, PreStart: put.PreStart, SharedMemory: int64(put.SharedMemory),
 		},
 		Resources: fleet.Resources{CPU: put.Resources.CPU, Memory: int64(put.Resources.Memory), GPUs: put.Resources.GPUs},
-		Replicas:  put.Replicas.Bounds(), Placement: fleet.PlacementSpec(put.Placement), State: put.State, Recovery: put.Recovery,
+		Replicas:  put.Replicas.Bounds(), Placement: fleet.PlacementSpec(put.Placement), State: put.State, Recovery: put.Recovery, Strategy: put.Strategy,
 		SecretEnv: put.SecretEnv,
 	}
 	for _, f := range put.Files {

@@ -36,14 +36,14 @@ type RolloutEvent string
 
 // Events from decisions and from requests.
 const (
-	RolloutPause      RolloutEvent = "paused"
-	RolloutResume     RolloutEvent = "resumed"
-	RolloutCancel     RolloutEvent = "cancelled"
-	RolloutExpire     RolloutEvent = "expired"  // a deadline passed
-	RolloutFinish     RolloutEvent = "finished" // only the new revision runs
-	RolloutReturn     RolloutEvent = "returned" // only the stable revision runs, as was asked for
-	RolloutFail       RolloutEvent = "failed"   // only the stable revision runs, after a deadline
-	RolloutSupersede  RolloutEvent = "superseded"
+	RolloutPause     RolloutEvent = "paused"
+	RolloutResume    RolloutEvent = "resumed"
+	RolloutCancel    RolloutEvent = "cancelled"
+	RolloutExpire    RolloutEvent = "expired"  // a deadline passed
+	RolloutFinish    RolloutEvent = "finished" // only the new revision runs
+	RolloutReturn    RolloutEvent = "returned" // only the stable revision runs, as was asked for
+	RolloutFail      RolloutEvent = "failed"   // only the stable revision runs, after a deadline
+	RolloutSupersede RolloutEvent = "superseded"
 )
 
 // RolloutEvents lists all events.
@@ -151,8 +151,10 @@ type RolloutSeen struct {
 	// Progress is the longest time without progress, Deadline when the whole must end.
 	Progress time.Duration `json:"progress"`
 	Deadline time.Time     `json:"deadline,omitzero"`
-	// Short is set once it was found that no node has room above the target.
+	// Short is set once one replica ended to make room for its replacement.
 	Short bool `json:"short,omitempty"`
+	// Cancelled is set if somebody asked for its cancellation.
+	Cancelled bool `json:"cancelled,omitempty"`
 	// AtStart is how many replicas were routable when it began.
 	AtStart int `json:"atStart,omitempty"`
 }
@@ -193,4 +195,37 @@ type RolloutPlan struct {
 	NextAttempt time.Time `json:"nextAttempt,omitzero"`
 	// Until is when it is given up without progress, zero while no clock runs.
 	Until time.Time `json:"until,omitzero"`
+}
+
+// MostStrategySeconds bounds the times of a strategy: a week.
+const MostStrategySeconds = maxTerm
+
+// validateStrategy rejects times out of range, and a deadline that a declared start may miss.
+func (s DeploymentSpec) validateStrategy() error {
+	t := s.Strategy
+	for _, x := range []struct {
+		field string
+		value float64
+	}{{"min_healthy_time", t.MinHealthyTime}, {"progress_deadline", t.ProgressDeadline}} {
+		if !(x.value >= 0 && x.value <= MostStrategySeconds) {
+			return Errorf(Invalid, "invalid time: want 0 to %d seconds", MostStrategySeconds).At("/strategy/" + x.field).WithHint("use 0 for the default")
+		}
+	}
+	switch t.WhenFull {
+	case "", FullOldFirst, FullWait:
+	default:
+		return Errorf(Invalid, "unknown value %.40q; use old_first or wait", t.WhenFull).At("/strategy/when_full")
+	}
+	if t.MaxInFlight < 0 || t.MaxInFlight > MaxReplicas {
+		return Errorf(Invalid, "%d is not within 0 to %d", t.MaxInFlight, MaxReplicas).At("/strategy/max_in_flight").WithHint("use 0 for no limit")
+	}
+	if t.MaxSurge != nil && t.MaxSurge.Zero() && (t.MaxUnavailable == nil || t.MaxUnavailable.Zero()) {
+		return Errorf(Invalid, "max_surge and max_unavailable are both 0: nothing could be replaced").At("/strategy/max_surge").
+			WithHint("allow one more replica, or one less")
+	}
+	if start := s.Process.Startup; start != nil && t.ProgressDeadline > 0 && t.ProgressDeadline < start.Deadline {
+		return Errorf(Invalid, "a progress_deadline of %g seconds is below the start-up deadline of %g", t.ProgressDeadline, start.Deadline).
+			At("/strategy/progress_deadline").WithHint("use a longer one, or 0 for the default")
+	}
+	return nil
 }

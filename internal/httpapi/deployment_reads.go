@@ -37,6 +37,7 @@ type topOutput struct{ Body api.DeploymentTop }
 
 func (s *server) mountDeploymentReads() {
 	serve.Register(s.Server, serve.ForViewers, serve.Endpoint(http.MethodGet, deploymentPath+"/revisions", "list-deployment-revisions", "What was released, newest first"), s.listDeploymentRevisions)
+	serve.Register(s.Server, serve.ForViewers, serve.Endpoint(http.MethodGet, deploymentPath+"/rollouts", "list-rollouts", "How a deployment moved to newer revisions, newest first"), s.listRollouts)
 	serve.Register(s.Server, serve.ForViewers, serve.Endpoint(http.MethodGet, deploymentPath+"/decisions", "list-deployment-decisions", "What became of a deployment and its replicas, and why, newest first"), s.listDecisions)
 	serve.Register(s.Server, serve.ForViewers, serve.Endpoint(http.MethodGet, deploymentPath+"/logs", "get-deployment-logs", "Output of replicas, oldest first"), s.deploymentLogs)
 	serve.Register(s.Server, serve.ForViewers, serve.Endpoint(http.MethodGet, deploymentPath+"/top", "get-deployment-top", "What the replicas take of their nodes"), s.deploymentTop)

@@ -42,6 +42,10 @@ func (s *server) deploymentStatus(name string, v deployments.DeploymentView) api
 		Awaited: v.Awaited, Until: timeOrNil(v.Until),
 		Workflow: s.links.workflow(fleet.DeploymentSubject(fleet.DeploymentName(name)), v.EntityRun), Conditions: decide.ConditionsNow(v.Conditions, now),
 	}
+	if v.Rollout != nil {
+		r := rolloutView(*v.Rollout)
+		status.Rollout = &r
+	}
 	if status.State == "" || v.Revision == 0 && v.Reason == "" { // it was never visited
 		status.State, status.Reason = fleet.DeploymentPending, "not_released"
 		status.Message = "it was written without being released: deploy it"

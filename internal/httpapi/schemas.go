@@ -8,10 +8,11 @@ import (
 	"github.com/holdfast-io/holdfast/api"
 )
 
-// memorySchema and replicasSchema show both forms of what the contract reads in two.
+// memorySchema, replicasSchema and shareSchema show both forms of what the contract reads in two.
 type (
 	memorySchema   struct{}
 	replicasSchema struct{}
+	shareSchema    struct{}
 )
 
 // Schema shows both forms.
@@ -33,9 +34,18 @@ func (replicasSchema) Schema(huma.Registry) *huma.Schema {
 	}
 }
 
+// Schema shows both forms.
+func (shareSchema) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{
+		Description: `a number of replicas, or a part of the target such as "25%"`,
+		OneOf:       []*huma.Schema{{Type: huma.TypeInteger}, {Type: huma.TypeString, Pattern: `^[0-9]+%?$`}},
+	}
+}
+
 func newSchemas() huma.Registry {
 	r := huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)
 	r.RegisterTypeAlias(reflect.TypeFor[api.Memory](), reflect.TypeFor[memorySchema]())
 	r.RegisterTypeAlias(reflect.TypeFor[api.ReplicaCounts](), reflect.TypeFor[replicasSchema]())
+	r.RegisterTypeAlias(reflect.TypeFor[api.Share](), reflect.TypeFor[shareSchema]())
 	return r
 }

@@ -59,11 +59,14 @@ type deploymentStore interface {
 	PutDeployment(ctx context.Context, p deployments.DeploymentPut) (postgres.Started, error)
 	// TurnDeployment is illegal_state for anything but a delete of one that is being deleted.
 	TurnDeployment(ctx context.Context, t deployments.DeploymentTurn) (postgres.Started, error)
+	// TurnRollout is illegal_state without a rollout under way.
+	TurnRollout(ctx context.Context, t deployments.RolloutTurn) (postgres.Started, error)
 	// ViewDeployments takes as many queries for a page as for one. It knows deployments that have
 	// ended too, as long as their record is kept.
 	ViewDeployments(ctx context.Context, names ...string) (map[string]deployments.DeploymentView, error)
 	// ListEndedDeployments lists those that are declared no more, as long as their record is kept.
 	ListEndedDeployments(ctx context.Context, project fleet.ProjectName, after string, limit int32) ([]deployments.EndedDeployment, error)
+	ListRollouts(ctx context.Context, name fleet.DeploymentName, after postgres.Place, limit int32) ([]deployments.Rollout, error)
 	ListDeploymentRevisions(ctx context.Context, name fleet.DeploymentName, after postgres.Place, limit int32) ([]deployments.DeploymentRevision, error)
 	ListDeploymentHistory(ctx context.Context, name fleet.DeploymentName, after postgres.Place, limit int32) ([]deployments.DeploymentLine, error)
 	// Rooms gives every node of the region as placement sees it for one deployment.

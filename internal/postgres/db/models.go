@@ -880,6 +880,7 @@ type Rollout struct {
 	Until          *time.Time
 	DeadlineAt     time.Time
 	Short          bool
+	Cancelled      bool
 	Crashes        int32
 	Owed           int32
 	NextAttempt    *time.Time

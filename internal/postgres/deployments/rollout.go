@@ -32,7 +32,7 @@ func (w *deploymentWork) lookAtRollout(ctx context.Context, l *looked) (err erro
 	}
 	seen := fleet.RolloutSeen{
 		Number: r.Number, State: fleet.RolloutState(r.State), Reason: r.Reason, Want: int(r.Want), Most: int(r.Most), ProgressAt: r.ProgressAt,
-		Progress: postgres.SecondsOf(r.Progress), Deadline: r.DeadlineAt, Short: r.Short, AtStart: int(r.AtStart),
+		Progress: postgres.SecondsOf(r.Progress), Deadline: r.DeadlineAt, Short: r.Short, Cancelled: r.Cancelled, AtStart: int(r.AtStart),
 		To: fleet.RevisionLine{
 			Revision: r.ToRevision, ProcessVersion: r.ProcessVersion, Terms: l.next.spec.Recovery, Startup: l.next.terms.startup(),
 			Settle: l.next.terms.settle(), Stop: l.next.terms.stop(), Placement: l.next.spec.Placement, Crashes: int(r.Crashes), Owed: int(r.Owed),

@@ -20,9 +20,10 @@ type DeploymentView struct {
 	Reason, Message string
 	Since           time.Time
 	Target, Min     int
-	// Revision was released last (0: nothing was), Deploying is above the one that runs everywhere, 0
-	// when that is the same. Redeclared says that another declaration waits for the end of this.
+	// Revision is what is to run (0: nothing was released), Deploying is the one that replaces it, or it as long as others
+	// run, else 0. Rollout is the one under way, nil without one. Redeclared says that another declaration waits for the end of this.
 	Revision, Deploying int64
+	Rollout             *Rollout
 	ProcessVersion      int64
 	// Generation and Definition are those of Revision.
 	Generation int64
@@ -62,7 +63,7 @@ func (s *Store) ViewDeployments(ctx context.Context, names ...string) (map[strin
 		}
 		out[r.Deployment.Name] = v
 	}
-	return out, nil
+	return out, s.addRollouts(ctx, names, out)
 }
 
 func deploymentViewOf(r db.ViewDeploymentsRow) (DeploymentView, error) {

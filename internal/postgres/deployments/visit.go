@@ -83,9 +83,9 @@ func (s *Store) SeeDeployment(ctx context.Context, name fleet.DeploymentName) (f
 
 // looked is what was seen, with what is needed to make replicas of it.
 type looked struct {
-	seen fleet.DeploymentSeen
-	line         // of the deployment's own revision
-	next line    // of the one that is rolled out
+	seen    fleet.DeploymentSeen
+	line                // of the deployment's own revision
+	next    line        // of the one that is rolled out
 	rollout *db.Rollout // nil without one
 }
 

@@ -42,3 +42,9 @@ ORDER BY r.number DESC LIMIT @max_rows;
 SELECT count(*) FROM replicas r
 JOIN LATERAL (SELECT s.heard FROM replica_nodes s WHERE s.name = r.node OFFSET 0) n ON n.heard
 WHERE r.deployment = @deployment AND r.ended_at IS NULL AND r.state = 'HEALTHY';
+
+-- name: ActiveRollouts :many
+SELECT * FROM rollouts WHERE deployment = ANY(@names::text[]) AND ended_at IS NULL;
+
+-- name: CancelRollout :exec
+UPDATE rollouts SET cancelled = true WHERE deployment = @deployment AND number = @number;

@@ -1,0 +1,138 @@
+package deployments
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/db"
+)
+
+// RolloutTurn asks something of the rollout of a deployment: to pause, resume or cancel it.
+type RolloutTurn struct {
+	postgres.Write
+	On fleet.RolloutEvent
+	// Number is of the rollout that is meant, 0 for whichever is under way.
+	Number int64
+	Reason string
+}
+
+// TurnRollout carries a RolloutTurn out. What the rollout is already, or was asked before, changes nothing; a rollout that has
+// ended is illegal_state.
+func (s *Store) TurnRollout(ctx context.Context, t RolloutTurn) (postgres.Started, error) {
+	return s.Change(ctx, t.Write, nil, func(q *db.Queries, out *postgres.Started) error {
+		w, err := s.declaredDeployment(ctx, q, t.Write)
+		if err != nil {
+			return err
+		}
+		if err := s.MayTurn(ctx, q, w.object); err != nil {
+			return err
+		}
+		out.Written = postgres.Written{Before: w.object, After: w.object}
+		return w.turnRollout(ctx, t)
+	})
+}
+
+func (w *deploymentWork) turnRollout(ctx context.Context, t RolloutTurn) error {
+	r, err := w.activeRollout(ctx)
+	if err != nil {
+		return err
+	}
+	if r == nil || t.Number != 0 && t.Number != r.Number {
+		return w.noRollout(t.Number)
+	}
+	now := fleet.RolloutState(r.State)
+	to, err := now.Next(t.On)
+	switch {
+	case t.On == fleet.RolloutCancel && (r.Cancelled || now == fleet.RolloutCanceling), t.On == fleet.RolloutPause && now == fleet.RolloutPaused,
+		t.On == fleet.RolloutResume && now == fleet.RolloutDeploying:
+		return nil
+	case err != nil:
+		return err
+	case t.On == fleet.RolloutCancel: // the next visit turns it round
+		err = w.q.CancelRollout(ctx, db.CancelRolloutParams{Deployment: r.Deployment, Number: r.Number})
+	default:
+		err = w.q.TurnRollout(ctx, db.TurnRolloutParams{
+			Deployment: r.Deployment, Number: r.Number, State: string(to), Active: true, Reason: r.Reason, Message: r.Message,
+		})
+	}
+	if err != nil {
+		return postgres.Failed("turn the rollout", err)
+	}
+	if err := w.write(ctx, w.row.Uid, rolloutLine(r, to, t.Reason, t.Actor)); err != nil {
+		return err
+	}
+	return postgres.PutOutbox(ctx, w.q, w.subject())
+}
+
+func (w *deploymentWork) noRollout(number int64) error {
+	err := fleet.Errorf(fleet.IllegalState, "deployment %s has no rollout under way", w.row.Name)
+	if number != 0 {
+		err = fleet.Errorf(fleet.IllegalState, "rollout %d of deployment %s is not under way", number, w.row.Name)
+	}
+	return err.WithHint("see its rollouts: holdfast rollout history " + w.row.Name)
+}
+
+// Rollout is the way of a deployment from its stable revision to a newer one.
+type Rollout struct {
+	Number         int64
+	State          fleet.RolloutState
+	From, To       int64
+	ProcessVersion int64
+	Strategy       fleet.Strategy
+	// Reason is why it returns, Message says how far it is, or how it ended.
+	Reason, Message string
+	Want, Proven    int
+	ProgressAt      time.Time
+	// Until is when it is given up without progress, Deadline when at the latest; zero where no clock runs.
+	Until, Deadline                time.Time
+	CreatedBy                      string
+	CreatedAt, StateSince, EndedAt time.Time
+}
+
+func rolloutOf(r db.Rollout) (Rollout, error) {
+	out := Rollout{
+		Number: r.Number, State: fleet.RolloutState(r.State), From: r.FromRevision, To: r.ToRevision, ProcessVersion: r.ProcessVersion,
+		Reason: r.Reason, Message: r.Message, Want: int(r.Want), Proven: int(r.Proven), ProgressAt: r.ProgressAt, CreatedBy: r.CreatedBy,
+		CreatedAt: r.CreatedAt, StateSince: r.Since, EndedAt: timeOf(r.EndedAt),
+	}
+	if out.State.Active() {
+		out.Until, out.Deadline = timeOf(r.Until), r.DeadlineAt
+	}
+	return out, postgres.Failed("read the strategy of a rollout", json.Unmarshal(r.Strategy, &out.Strategy))
+}
+
+// ListRollouts gives the rollouts of a deployment newest first, after the place of one, whose id is its number.
+func (s *Store) ListRollouts(ctx context.Context, name fleet.DeploymentName, after postgres.Place, limit int32) ([]Rollout, error) {
+	rows, err := s.Q.ListRollouts(ctx, db.ListRolloutsParams{Deployment: string(name), Before: numbered(after), MaxRows: limit})
+	if err != nil {
+		return nil, postgres.Failed("list rollouts", err)
+	}
+	out := make([]Rollout, len(rows))
+	for i, r := range rows {
+		if out[i], err = rolloutOf(r); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// addRollouts adds the rollouts under way to what is known of deployments.
+func (s *Store) addRollouts(ctx context.Context, names []string, views map[string]DeploymentView) error {
+	rows, err := s.Q.ActiveRollouts(ctx, names)
+	if err != nil {
+		return postgres.Failed("read the rollouts", err)
+	}
+	for _, row := range rows {
+		r, err := rolloutOf(row)
+		if err != nil {
+			return err
+		}
+		v := views[row.Deployment]
+		v.Rollout, v.Deploying = &r, r.To
+		views[row.Deployment] = v
+	}
+	return nil
+}
