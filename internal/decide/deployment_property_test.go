@@ -31,6 +31,8 @@ func (g *region) work() {
 		case r.State == fleet.ReplicaTerminating:
 			g.say(r, wordStopped)
 		case r.Phase.Over():
+		case g.broken[r.ProcessVersion] && r.Phase == "":
+			g.say(r, fleet.ReplicaStatus{Phase: fleet.PhasePreparing, Health: fleet.HealthNotChecked})
 		case g.fails, g.broken[r.ProcessVersion], g.sick && r.State == fleet.ReplicaStarting:
 			g.say(r, wordExited)
 		default:

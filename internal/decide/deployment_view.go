@@ -246,7 +246,7 @@ func (v deploymentView) crashed() bool {
 
 // settled reports whether the target number has been healthy for so long that earlier crashes no longer count.
 func (v deploymentView) settled() bool {
-	return v.healthy() == len(v.good) && len(v.good) >= v.Target && !v.At.Before(v.settlesAt())
+	return len(v.good) > 0 && v.healthy() == len(v.good) && len(v.good) >= v.Target && !v.At.Before(v.settlesAt())
 }
 
 func (v deploymentView) settlesAt() time.Time {

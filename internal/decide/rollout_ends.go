@@ -84,15 +84,24 @@ func (r *rollout) late() bool {
 		if x.HeardSince.After(since) {
 			since = x.HeardSince
 		}
-		if by := x.Since.Add(prepareLimit); x.Phase == fleet.PhasePreparing && x.Unheard.IsZero() && r.seen.At.Before(by) {
+		if r.prepares(x) {
 			r.plan.ProgressAt = r.seen.At
-			r.look(by)
+			r.look(r.seen.At.Add(r.Progress / 2))
 			return false
 		}
 	}
 	r.plan.Until = since.Add(r.Progress)
 	r.look(r.plan.Until)
 	return !r.seen.At.Before(r.plan.Until)
+}
+
+// preparesLong is how long a replica is prepared whose image has to be pulled; a process takes less.
+const preparesLong = 10 * time.Second
+
+// prepares: a revision that fails once its images are there has no more time for others.
+func (r *rollout) prepares(x fleet.ReplicaSeen) bool {
+	since := r.seen.At.Sub(x.Since)
+	return !r.back && r.To.Crashes == 0 && x.Phase == fleet.PhasePreparing && x.Unheard.IsZero() && since >= preparesLong && since < prepareLimit
 }
 
 // ProgressDeadline is how long a rollout may take without progress where none is declared: the times that one replica

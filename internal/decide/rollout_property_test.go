@@ -2,6 +2,7 @@ package decide_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -34,6 +35,16 @@ func TestRolloutAlwaysEnds(t *testing.T) {
 	})
 }
 
+// starting are replicas that get on with the next work of their nodes.
+func (g *region) starting() (all []*fleet.ReplicaSeen) {
+	for _, r := range g.all {
+		if r.State == fleet.ReplicaStarting && !r.Phase.Over() {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
 // F71, S123: undisturbed, a good revision is deployed and a broken one is rolled back, whatever the strategy.
 func TestRolloutEndsByItself(t *testing.T) {
 	t.Parallel()
@@ -51,6 +62,19 @@ func TestRolloutEndsByItself(t *testing.T) {
 		ends, revision := fleet.RolloutDeployed, g.revision
 		if g.broken[g.version] {
 			ends, revision = fleet.RolloutFailed, stable
+		}
+		began, most := g.now, 2*g.seen.Rollout.Progress+time.Minute // there and back
+		if ends == fleet.RolloutDeployed { // each replica may take as long
+			most *= time.Duration(g.seen.Target)
+		}
+		for g.seen.Rollout != nil {
+			p := g.visit()
+			g.work()
+			g.now = g.now.Add(time.Second)
+			if !p.More && p.Next.After(g.now) && len(g.starting()) == 0 {
+				g.now = p.Next
+			}
+			require.LessOrEqual(t, g.now.Sub(began), most, "%s: %s", p.Rule, p.Message)
 		}
 		g.settle(t)
 		require.Equal(t, map[fleet.RolloutState]int{ends: 1}, g.rollouts)
