@@ -202,13 +202,16 @@ func (r *rollout) tellHow() string {
 	case fleet.RolloutCanceled, fleet.RolloutFailed:
 		return fmt.Sprintf("revision %d was rolled back to revision %d: %s", r.To.Revision, r.seen.Revision, r.why())
 	}
+	if r.plan.Failure != "" {
+		of += "; " + r.plan.Failure
+	}
 	return fmt.Sprintf("revision %d replaces revision %d: %s", r.To.Revision, r.seen.Revision, of)
 }
 
 // why is the reason of its return, with the newest failure of the new revision.
 func (r *rollout) why() string {
-	if f := r.next.failed(); f != nil && r.plan.Reason != ReasonCancelled {
-		return r.plan.Reason + "; " + r.next.failure()
+	if r.plan.Failure != "" && r.plan.Reason != ReasonCancelled {
+		return r.plan.Reason + "; " + r.plan.Failure
 	}
 	return r.plan.Reason
 }

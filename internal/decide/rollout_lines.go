@@ -9,11 +9,14 @@ import (
 func newRollout(seen fleet.DeploymentSeen) *rollout {
 	r := &rollout{RolloutSeen: *seen.Rollout, seen: seen, state: seen.Rollout.State, back: seen.Rollout.State == fleet.RolloutCanceling}
 	r.plan = fleet.RolloutPlan{
-		Reason: r.Reason, Want: r.Want, Most: r.Most, ProgressAt: r.ProgressAt, Short: r.Short,
+		Reason: r.Reason, Want: r.Want, Most: r.Most, ProgressAt: r.ProgressAt, Short: r.Short, Failure: r.Failure,
 		Crashes: r.To.Crashes, Owed: r.To.Owed, NextAttempt: r.To.NextAttempt,
 	}
 	r.stable, r.next = viewDeployment(StableLine(seen)), viewDeployment(NextLine(seen))
 	r.stable.rolling = true
+	if r.next.failed() != nil {
+		r.plan.Failure = r.next.failure()
+	}
 	return r
 }
 

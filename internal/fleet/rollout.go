@@ -155,6 +155,8 @@ type RolloutSeen struct {
 	Short bool `json:"short,omitempty"`
 	// Cancelled is set if somebody asked for its cancellation.
 	Cancelled bool `json:"cancelled,omitempty"`
+	// Failure describes the newest failure of a replica of the new revision.
+	Failure string `json:"failure,omitempty"`
 	// AtStart is how many replicas were routable when it began.
 	AtStart int `json:"atStart,omitempty"`
 }
@@ -183,6 +185,8 @@ type RolloutPlan struct {
 	Message string `json:"message,omitempty"`
 	// Create is how many replicas of the new revision to create.
 	Create int `json:"create,omitempty"`
+	// Failure is the newest of the new revision.
+	Failure string `json:"failure,omitempty"`
 	// Anew asks for a higher process version of the stable revision: it returns.
 	Anew        bool      `json:"anew,omitempty"`
 	Want        int       `json:"want,omitempty"`

@@ -871,6 +871,7 @@ type Rollout struct {
 	State          string
 	Reason         string
 	Message        string
+	Failure        string
 	Want           int32
 	Proven         int32
 	Most           int32

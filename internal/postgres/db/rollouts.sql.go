@@ -12,7 +12,7 @@ import (
 )
 
 const activeRollout = `-- name: ActiveRollout :one
-SELECT deployment, number, uid, project, from_revision, to_revision, process_version, strategy, state, reason, message, want, proven, most, at_start, progress_at, progress, until, deadline_at, short, cancelled, crashes, owed, next_attempt, created_by, created_at, since, ended_at FROM rollouts WHERE deployment = $1 AND ended_at IS NULL
+SELECT deployment, number, uid, project, from_revision, to_revision, process_version, strategy, state, reason, message, failure, want, proven, most, at_start, progress_at, progress, until, deadline_at, short, cancelled, crashes, owed, next_attempt, created_by, created_at, since, ended_at FROM rollouts WHERE deployment = $1 AND ended_at IS NULL
 `
 
 func (q *Queries) ActiveRollout(ctx context.Context, deployment string) (Rollout, error) {
@@ -30,6 +30,7 @@ func (q *Queries) ActiveRollout(ctx context.Context, deployment string) (Rollout
 		&i.State,
 		&i.Reason,
 		&i.Message,
+		&i.Failure,
 		&i.Want,
 		&i.Proven,
 		&i.Most,
@@ -52,7 +53,7 @@ func (q *Queries) ActiveRollout(ctx context.Context, deployment string) (Rollout
 }
 
 const activeRollouts = `-- name: ActiveRollouts :many
-SELECT deployment, number, uid, project, from_revision, to_revision, process_version, strategy, state, reason, message, want, proven, most, at_start, progress_at, progress, until, deadline_at, short, cancelled, crashes, owed, next_attempt, created_by, created_at, since, ended_at FROM rollouts WHERE deployment = ANY($1::text[]) AND ended_at IS NULL
+SELECT deployment, number, uid, project, from_revision, to_revision, process_version, strategy, state, reason, message, failure, want, proven, most, at_start, progress_at, progress, until, deadline_at, short, cancelled, crashes, owed, next_attempt, created_by, created_at, since, ended_at FROM rollouts WHERE deployment = ANY($1::text[]) AND ended_at IS NULL
 `
 
 func (q *Queries) ActiveRollouts(ctx context.Context, names []string) ([]Rollout, error) {
@@ -76,6 +77,7 @@ func (q *Queries) ActiveRollouts(ctx context.Context, names []string) ([]Rollout
 			&i.State,
 			&i.Reason,
 			&i.Message,
+			&i.Failure,
 			&i.Want,
 			&i.Proven,
 			&i.Most,
@@ -182,7 +184,7 @@ INSERT INTO rollouts (deployment, number, uid, project, from_revision, to_revisi
 SELECT $1, coalesce(max(r.number), 0) + 1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
        now() + make_interval(secs => $11::float8), $12
 FROM rollouts r WHERE r.deployment = $1
-RETURNING deployment, number, uid, project, from_revision, to_revision, process_version, strategy, state, reason, message, want, proven, most, at_start, progress_at, progress, until, deadline_at, short, cancelled, crashes, owed, next_attempt, created_by, created_at, since, ended_at
+RETURNING deployment, number, uid, project, from_revision, to_revision, process_version, strategy, state, reason, message, failure, want, proven, most, at_start, progress_at, progress, until, deadline_at, short, cancelled, crashes, owed, next_attempt, created_by, created_at, since, ended_at
 `
 
 type InsertRolloutParams struct {
@@ -228,6 +230,7 @@ func (q *Queries) InsertRollout(ctx context.Context, arg InsertRolloutParams) (R
 		&i.State,
 		&i.Reason,
 		&i.Message,
+		&i.Failure,
 		&i.Want,
 		&i.Proven,
 		&i.Most,
@@ -265,7 +268,7 @@ func (q *Queries) JoinRollout(ctx context.Context, arg JoinRolloutParams) error 
 }
 
 const listRollouts = `-- name: ListRollouts :many
-SELECT r.deployment, r.number, r.uid, r.project, r.from_revision, r.to_revision, r.process_version, r.strategy, r.state, r.reason, r.message, r.want, r.proven, r.most, r.at_start, r.progress_at, r.progress, r.until, r.deadline_at, r.short, r.cancelled, r.crashes, r.owed, r.next_attempt, r.created_by, r.created_at, r.since, r.ended_at FROM rollouts r JOIN deployments d ON d.name = r.deployment AND d.project = r.project
+SELECT r.deployment, r.number, r.uid, r.project, r.from_revision, r.to_revision, r.process_version, r.strategy, r.state, r.reason, r.message, r.failure, r.want, r.proven, r.most, r.at_start, r.progress_at, r.progress, r.until, r.deadline_at, r.short, r.cancelled, r.crashes, r.owed, r.next_attempt, r.created_by, r.created_at, r.since, r.ended_at FROM rollouts r JOIN deployments d ON d.name = r.deployment AND d.project = r.project
 WHERE r.deployment = $1 AND ($2::bigint = 0 OR r.number < $2)
 ORDER BY r.number DESC LIMIT $3
 `
@@ -297,6 +300,7 @@ func (q *Queries) ListRollouts(ctx context.Context, arg ListRolloutsParams) ([]R
 			&i.State,
 			&i.Reason,
 			&i.Message,
+			&i.Failure,
 			&i.Want,
 			&i.Proven,
 			&i.Most,
@@ -326,16 +330,17 @@ func (q *Queries) ListRollouts(ctx context.Context, arg ListRolloutsParams) ([]R
 }
 
 const moveRollout = `-- name: MoveRollout :exec
-UPDATE rollouts SET state = $1, since = CASE WHEN state = $1 THEN since ELSE clock_timestamp() END, reason = $2, message = $3,
-    want = $4, proven = $5, most = $6, progress_at = $7, until = $8, short = $9,
-    crashes = $10, owed = $11, next_attempt = $12, ended_at = CASE WHEN $13::boolean THEN NULL ELSE clock_timestamp() END
-WHERE deployment = $14 AND number = $15
+UPDATE rollouts SET state = $1, since = CASE WHEN state = $1 THEN since ELSE clock_timestamp() END, reason = $2, message = $3, failure = $4,
+    want = $5, proven = $6, most = $7, progress_at = $8, until = $9, short = $10,
+    crashes = $11, owed = $12, next_attempt = $13, ended_at = CASE WHEN $14::boolean THEN NULL ELSE clock_timestamp() END
+WHERE deployment = $15 AND number = $16
 `
 
 type MoveRolloutParams struct {
 	State       string
 	Reason      string
 	Message     string
+	Failure     string
 	Want        int32
 	Proven      int32
 	Most        int32
@@ -355,6 +360,7 @@ func (q *Queries) MoveRollout(ctx context.Context, arg MoveRolloutParams) error 
 		arg.State,
 		arg.Reason,
 		arg.Message,
+		arg.Failure,
 		arg.Want,
 		arg.Proven,
 		arg.Most,

@@ -32,7 +32,7 @@ func (w *deploymentWork) lookAtRollout(ctx context.Context, l *looked) (err erro
 	}
 	seen := fleet.RolloutSeen{
 		Number: r.Number, State: fleet.RolloutState(r.State), Reason: r.Reason, Want: int(r.Want), Most: int(r.Most), ProgressAt: r.ProgressAt,
-		Progress: postgres.SecondsOf(r.Progress), Deadline: r.DeadlineAt, Short: r.Short, Cancelled: r.Cancelled, AtStart: int(r.AtStart),
+		Progress: postgres.SecondsOf(r.Progress), Deadline: r.DeadlineAt, Short: r.Short, Failure: r.Failure, Cancelled: r.Cancelled, AtStart: int(r.AtStart),
 		To: fleet.RevisionLine{
 			Revision: r.ToRevision, ProcessVersion: r.ProcessVersion, Terms: l.next.spec.Recovery, Startup: l.next.terms.startup(),
 			Settle: l.next.terms.settle(), Stop: l.next.terms.stop(), Placement: l.next.spec.Placement, Crashes: int(r.Crashes), Owed: int(r.Owed),
@@ -114,7 +114,7 @@ func (c *carrying) moveRollout(ctx context.Context) error {
 		c.history.order = append(c.history.order, rolloutLine(r, to, p.Message, postgres.RegionActor))
 	}
 	err := c.q.MoveRollout(ctx, db.MoveRolloutParams{
-		Deployment: r.Deployment, Number: r.Number, State: string(state), Active: state.Active(), Reason: p.Reason, Message: p.Message,
+		Deployment: r.Deployment, Number: r.Number, State: string(state), Active: state.Active(), Reason: p.Reason, Message: p.Message, Failure: p.Failure,
 		Want: postgres.WaveNumber(p.Want), Proven: postgres.WaveNumber(p.Proven), Most: postgres.WaveNumber(p.Most), ProgressAt: p.ProgressAt, Until: orNull(p.Until),
 		Short: p.Short, Crashes: postgres.WaveNumber(p.Crashes), Owed: postgres.WaveNumber(p.Owed), NextAttempt: orNull(p.NextAttempt),
 	})

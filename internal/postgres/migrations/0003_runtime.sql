@@ -18,6 +18,7 @@ CREATE TABLE rollouts (
     state           text        NOT NULL CHECK (state IN ('DEPLOYING', 'PAUSED', 'CANCELING', 'DEPLOYED', 'CANCELED', 'FAILED', 'SUPERSEDED')),
     reason          text        NOT NULL DEFAULT '', -- why it returns or returned
     message         text        NOT NULL DEFAULT '',
+    failure         text        NOT NULL DEFAULT '', -- the newest of a replica of the new revision
     want            integer     NOT NULL DEFAULT 0,  -- replicas of the new revision
     proven          integer     NOT NULL DEFAULT 0,
     most            integer     NOT NULL DEFAULT 0,  -- the highest number that was proven

@@ -9,7 +9,7 @@ FROM rollouts r WHERE r.deployment = @deployment
 RETURNING *;
 
 -- name: MoveRollout :exec
-UPDATE rollouts SET state = @state, since = CASE WHEN state = @state THEN since ELSE clock_timestamp() END, reason = @reason, message = @message,
+UPDATE rollouts SET state = @state, since = CASE WHEN state = @state THEN since ELSE clock_timestamp() END, reason = @reason, message = @message, failure = @failure,
     want = @want, proven = @proven, most = @most, progress_at = @progress_at, until = sqlc.narg(until), short = @short,
     crashes = @crashes, owed = @owed, next_attempt = sqlc.narg(next_attempt), ended_at = CASE WHEN @active::boolean THEN NULL ELSE clock_timestamp() END
 WHERE deployment = @deployment AND number = @number;
