@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -123,13 +124,13 @@ func (ch *changer) start(ctx context.Context, t target) error {
 	case err != nil:
 		fmt.Fprintf(ch.stdout, "%s refused: %s\n", t.key, clean(problemOf(err).kind()))
 	default:
-		fmt.Fprintf(ch.stdout, "%s %s%s\n", t.key, ch.verb, acceptedText(accepted))
+		fmt.Fprintf(ch.stdout, "%s %s%s\n", t.key, ch.verb, acceptedText(ch.verb, accepted))
 	}
 	return err
 }
 
-// acceptedText describes the effect of a change.
-func acceptedText(a api.Accepted) string {
+// acceptedText describes the effect of a change, or of a verb.
+func acceptedText(verb string, a api.Accepted) string {
 	text := ""
 	if a.Object != nil {
 		text += fmt.Sprintf(", generation %d", a.Object.Generation)
@@ -143,7 +144,7 @@ func acceptedText(a api.Accepted) string {
 		text += ", operation " + clean(a.Operation.ID)
 	case a.Object != nil && a.Object.Kind == string(fleet.KindInstance):
 		text += ", nothing to deliver"
-	case a.Object != nil && a.Object.Kind == string(fleet.KindDeployment):
+	case a.Object != nil && a.Object.Kind == string(fleet.KindDeployment) && !strings.HasSuffix(verb, " accepted"):
 		text += ", nothing to do"
 	}
 	return text

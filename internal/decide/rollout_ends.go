@@ -12,16 +12,16 @@ func (r *rollout) overtaken() bool {
 	return r.seen.Deleting || r.seen.Stopped || r.seen.State != fleet.DeploymentRunning
 }
 
-// cancelled: it was, or the operation that waits for it.
+// cancelled: that was asked for, or the operation that waits for it was cancelled.
 func (r *rollout) cancelled() bool {
-	return r.state != fleet.RolloutCanceling && (r.Cancelled || slices.ContainsFunc(r.seen.Operations, func(o fleet.DeploymentOperation) bool {
-		return o.Cancelled && r.waits(o)
-	}))
+	return r.state != fleet.RolloutCanceling && slices.ContainsFunc(r.seen.Operations, func(o fleet.DeploymentOperation) bool {
+		return r.waits(o) && (o.Cancelled || o.Kind == fleet.OperationReturn)
+	})
 }
 
 // waits reports whether an operation waits for the end of this rollout.
 func (r *rollout) waits(o fleet.DeploymentOperation) bool {
-	return o.Kind == fleet.OperationConverge && o.ProcessVersion == r.To.ProcessVersion
+	return (o.Kind == fleet.OperationConverge || o.Kind == fleet.OperationReturn) && o.ProcessVersion == r.To.ProcessVersion
 }
 
 // finished: the new revision is proven as often as wanted, and nothing else runs on connected nodes.

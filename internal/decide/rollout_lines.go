@@ -153,6 +153,10 @@ func (r *rollout) finishRolled(c *deploymentCase, op fleet.DeploymentOperation) 
 	case !r.waits(op):
 		return f, false, false
 	}
+	if op.Kind == fleet.OperationReturn {
+		f.State, f.Reason = fleet.OperationSucceeded, "returned"
+		return f, !r.state.Active(), true
+	}
 	switch r.state {
 	case fleet.RolloutDeployed:
 		f.State, f.Reason = fleet.OperationSucceeded, "converged"

@@ -23,12 +23,14 @@ const (
 	OperationScale    OperationKind = "scale"
 	OperationRestart  OperationKind = "restart"
 	OperationDestroy  OperationKind = "destroy"
+	// OperationReturn cancels a rollout: it ends when the stable revision runs again.
+	OperationReturn OperationKind = "return"
 )
 
 // OfDeployment reports whether operations of the kind belong to a deployment.
 func (k OperationKind) OfDeployment() bool {
 	switch k { //nolint:exhaustive // all other kinds are of something else
-	case OperationConverge, OperationScale, OperationRestart, OperationDestroy:
+	case OperationConverge, OperationScale, OperationRestart, OperationDestroy, OperationReturn:
 		return true
 	}
 	return false

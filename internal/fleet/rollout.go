@@ -153,8 +153,6 @@ type RolloutSeen struct {
 	Deadline time.Time     `json:"deadline,omitzero"`
 	// Short is set once one replica ended to make room for its replacement.
 	Short bool `json:"short,omitempty"`
-	// Cancelled is set if somebody asked for its cancellation.
-	Cancelled bool `json:"cancelled,omitempty"`
 	// Failure describes the newest failure of a replica of the new revision.
 	Failure string `json:"failure,omitempty"`
 	// AtStart is how many replicas were routable when it began.

@@ -22,7 +22,11 @@ func turnsRollout(on fleet.RolloutEvent) mounter {
 		if _, err := s.visible(ctx, w.Key); err != nil {
 			return postgres.Started{}, err
 		}
-		return s.store.TurnRollout(ctx, deployments.RolloutTurn{Write: w, On: on, Number: in.Rollout, Reason: in.Reason})
+		out, err := s.store.TurnRollout(ctx, deployments.RolloutTurn{Write: w, On: on, Number: in.Rollout, Reason: in.Reason})
+		if err == nil && out.Operation == nil && !w.DryRun {
+			s.wake(ctx, fleet.DeploymentSubject(fleet.DeploymentName(w.Key.Name)))
+		}
+		return out, err
 	})
 }
 

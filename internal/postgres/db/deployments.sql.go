@@ -738,7 +738,7 @@ func (q *Queries) ScaleDeployment(ctx context.Context, arg ScaleDeploymentParams
 
 const seeDeploymentOperations = `-- name: SeeDeploymentOperations :many
 SELECT id, kind, revision, process_version, target, cancel_requested, created_at, deadline_at FROM operations
-WHERE subject = $1 AND kind IN ('converge', 'scale', 'restart', 'destroy') AND state = 'running' ORDER BY created_at, id
+WHERE subject = $1 AND kind IN ('converge', 'scale', 'restart', 'destroy', 'return') AND state = 'running' ORDER BY created_at, id
 `
 
 type SeeDeploymentOperationsRow struct {

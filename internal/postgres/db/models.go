@@ -881,7 +881,6 @@ type Rollout struct {
 	Until          *time.Time
 	DeadlineAt     time.Time
 	Short          bool
-	Cancelled      bool
 	Crashes        int32
 	Owed           int32
 	NextAttempt    *time.Time

@@ -493,7 +493,7 @@ func (q *Queries) OperationByDoor(ctx context.Context, arg OperationByDoorParams
 const overdueOperations = `-- name: OverdueOperations :many
 SELECT o.id, o.kind, coalesce(d.message, '')::text AS message, coalesce(d.awaited, '')::text AS awaited, (d.name IS NOT NULL)::boolean AS of_deployment
 FROM operations o
-LEFT JOIN deployments d ON d.name = o.name AND o.kind IN ('converge', 'scale', 'restart', 'destroy')
+LEFT JOIN deployments d ON d.name = o.name AND o.kind IN ('converge', 'scale', 'restart', 'destroy', 'return')
 WHERE o.state = 'running' AND o.deadline_at < now() - make_interval(secs => CASE WHEN d.name IS NULL THEN 0 ELSE $1::float8 END)
   AND NOT (o.kind = 'drain' AND (SELECT l.since + make_interval(secs => $1::float8) > now() FROM link_there l)
            AND EXISTS (SELECT 1 FROM link_servers l WHERE l.seen_at > now() - make_interval(secs => l.silence_seconds)))

@@ -12,7 +12,7 @@ import (
 )
 
 const activeRollout = `-- name: ActiveRollout :one
-SELECT deployment, number, uid, project, from_revision, to_revision, process_version, strategy, state, reason, message, failure, want, proven, most, at_start, progress_at, progress, until, deadline_at, short, cancelled, crashes, owed, next_attempt, created_by, created_at, since, ended_at FROM rollouts WHERE deployment = $1 AND ended_at IS NULL
+SELECT deployment, number, uid, project, from_revision, to_revision, process_version, strategy, state, reason, message, failure, want, proven, most, at_start, progress_at, progress, until, deadline_at, short, crashes, owed, next_attempt, created_by, created_at, since, ended_at FROM rollouts WHERE deployment = $1 AND ended_at IS NULL
 `
 
 func (q *Queries) ActiveRollout(ctx context.Context, deployment string) (Rollout, error) {
@@ -40,7 +40,6 @@ func (q *Queries) ActiveRollout(ctx context.Context, deployment string) (Rollout
 		&i.Until,
 		&i.DeadlineAt,
 		&i.Short,
-		&i.Cancelled,
 		&i.Crashes,
 		&i.Owed,
 		&i.NextAttempt,
@@ -53,7 +52,7 @@ func (q *Queries) ActiveRollout(ctx context.Context, deployment string) (Rollout
 }
 
 const activeRollouts = `-- name: ActiveRollouts :many
-SELECT deployment, number, uid, project, from_revision, to_revision, process_version, strategy, state, reason, message, failure, want, proven, most, at_start, progress_at, progress, until, deadline_at, short, cancelled, crashes, owed, next_attempt, created_by, created_at, since, ended_at FROM rollouts WHERE deployment = ANY($1::text[]) AND ended_at IS NULL
+SELECT deployment, number, uid, project, from_revision, to_revision, process_version, strategy, state, reason, message, failure, want, proven, most, at_start, progress_at, progress, until, deadline_at, short, crashes, owed, next_attempt, created_by, created_at, since, ended_at FROM rollouts WHERE deployment = ANY($1::text[]) AND ended_at IS NULL
 `
 
 func (q *Queries) ActiveRollouts(ctx context.Context, names []string) ([]Rollout, error) {
@@ -87,7 +86,6 @@ func (q *Queries) ActiveRollouts(ctx context.Context, names []string) ([]Rollout
 			&i.Until,
 			&i.DeadlineAt,
 			&i.Short,
-			&i.Cancelled,
 			&i.Crashes,
 			&i.Owed,
 			&i.NextAttempt,
@@ -152,20 +150,6 @@ func (q *Queries) AdoptRevision(ctx context.Context, arg AdoptRevisionParams) (D
 	return i, err
 }
 
-const cancelRollout = `-- name: CancelRollout :exec
-UPDATE rollouts SET cancelled = true WHERE deployment = $1 AND number = $2
-`
-
-type CancelRolloutParams struct {
-	Deployment string
-	Number     int64
-}
-
-func (q *Queries) CancelRollout(ctx context.Context, arg CancelRolloutParams) error {
-	_, err := q.db.Exec(ctx, cancelRollout, arg.Deployment, arg.Number)
-	return err
-}
-
 const countRoutable = `-- name: CountRoutable :one
 SELECT count(*) FROM replicas r
 JOIN LATERAL (SELECT s.heard FROM replica_nodes s WHERE s.name = r.node OFFSET 0) n ON n.heard
@@ -184,7 +168,7 @@ INSERT INTO rollouts (deployment, number, uid, project, from_revision, to_revisi
 SELECT $1, coalesce(max(r.number), 0) + 1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
        now() + make_interval(secs => $11::float8), $12
 FROM rollouts r WHERE r.deployment = $1
-RETURNING deployment, number, uid, project, from_revision, to_revision, process_version, strategy, state, reason, message, failure, want, proven, most, at_start, progress_at, progress, until, deadline_at, short, cancelled, crashes, owed, next_attempt, created_by, created_at, since, ended_at
+RETURNING deployment, number, uid, project, from_revision, to_revision, process_version, strategy, state, reason, message, failure, want, proven, most, at_start, progress_at, progress, until, deadline_at, short, crashes, owed, next_attempt, created_by, created_at, since, ended_at
 `
 
 type InsertRolloutParams struct {
@@ -240,7 +224,6 @@ func (q *Queries) InsertRollout(ctx context.Context, arg InsertRolloutParams) (R
 		&i.Until,
 		&i.DeadlineAt,
 		&i.Short,
-		&i.Cancelled,
 		&i.Crashes,
 		&i.Owed,
 		&i.NextAttempt,
@@ -268,7 +251,7 @@ func (q *Queries) JoinRollout(ctx context.Context, arg JoinRolloutParams) error 
 }
 
 const listRollouts = `-- name: ListRollouts :many
-SELECT r.deployment, r.number, r.uid, r.project, r.from_revision, r.to_revision, r.process_version, r.strategy, r.state, r.reason, r.message, r.failure, r.want, r.proven, r.most, r.at_start, r.progress_at, r.progress, r.until, r.deadline_at, r.short, r.cancelled, r.crashes, r.owed, r.next_attempt, r.created_by, r.created_at, r.since, r.ended_at FROM rollouts r JOIN deployments d ON d.name = r.deployment AND d.project = r.project
+SELECT r.deployment, r.number, r.uid, r.project, r.from_revision, r.to_revision, r.process_version, r.strategy, r.state, r.reason, r.message, r.failure, r.want, r.proven, r.most, r.at_start, r.progress_at, r.progress, r.until, r.deadline_at, r.short, r.crashes, r.owed, r.next_attempt, r.created_by, r.created_at, r.since, r.ended_at FROM rollouts r JOIN deployments d ON d.name = r.deployment AND d.project = r.project
 WHERE r.deployment = $1 AND ($2::bigint = 0 OR r.number < $2)
 ORDER BY r.number DESC LIMIT $3
 `
@@ -310,7 +293,6 @@ func (q *Queries) ListRollouts(ctx context.Context, arg ListRolloutsParams) ([]R
 			&i.Until,
 			&i.DeadlineAt,
 			&i.Short,
-			&i.Cancelled,
 			&i.Crashes,
 			&i.Owed,
 			&i.NextAttempt,

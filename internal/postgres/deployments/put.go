@@ -220,7 +220,11 @@ func (w *deploymentWork) way(ctx context.Context, p DeploymentPut, last *db.Depl
 		how.version = w.row.ProcessVersion
 		return how, nil
 	}
-	if a := how.active; a != nil && fleet.RolloutState(a.State) != fleet.RolloutCanceling && p.Spec.State != fleet.StateStopped {
+	returns, err := w.returning(ctx, how.active)
+	if err != nil {
+		return how, err
+	}
+	if a := how.active; a != nil && !returns && p.Spec.State != fleet.StateStopped {
 		to, err := w.readLine(ctx, a.ToRevision, a.ProcessVersion)
 		if err != nil {
 			return how, err
@@ -262,12 +266,17 @@ func (w *deploymentWork) follow(ctx context.Context, p DeploymentPut, out *postg
 
 // releasing is the operation that waits for the newest revision, nil when none does.
 func (w *deploymentWork) releasing(ctx context.Context) (*postgres.Operation, error) {
+	return w.openOf(ctx, fleet.OperationConverge, w.row.LastRevision)
+}
+
+// openOf is the newest open operation of a kind for a revision, nil when there is none.
+func (w *deploymentWork) openOf(ctx context.Context, kind fleet.OperationKind, revision int64) (*postgres.Operation, error) {
 	rows, err := w.q.SeeDeploymentOperations(ctx, w.subject())
 	if err != nil {
 		return nil, postgres.Failed("read the operations", err)
 	}
 	for _, r := range slices.Backward(rows) {
-		if r.Revision == w.row.LastRevision && fleet.OperationKind(r.Kind) == fleet.OperationConverge && !r.CancelRequested {
+		if r.Revision == revision && fleet.OperationKind(r.Kind) == kind && !r.CancelRequested {
 			row, err := w.q.GetOperation(ctx, r.ID)
 			o := postgres.OperationOf(row)
 			return &o, postgres.Failed("read operation", err)

@@ -32,7 +32,7 @@ func (w *deploymentWork) lookAtRollout(ctx context.Context, l *looked) (err erro
 	}
 	seen := fleet.RolloutSeen{
 		Number: r.Number, State: fleet.RolloutState(r.State), Reason: r.Reason, Want: int(r.Want), Most: int(r.Most), ProgressAt: r.ProgressAt,
-		Progress: postgres.SecondsOf(r.Progress), Deadline: r.DeadlineAt, Short: r.Short, Failure: r.Failure, Cancelled: r.Cancelled, AtStart: int(r.AtStart),
+		Progress: postgres.SecondsOf(r.Progress), Deadline: r.DeadlineAt, Short: r.Short, Failure: r.Failure, AtStart: int(r.AtStart),
 		To: fleet.RevisionLine{
 			Revision: r.ToRevision, ProcessVersion: r.ProcessVersion, Terms: l.next.spec.Recovery, Startup: l.next.terms.startup(),
 			Settle: l.next.terms.settle(), Stop: l.next.terms.stop(), Placement: l.next.spec.Placement, Crashes: int(r.Crashes), Owed: int(r.Owed),
@@ -166,4 +166,13 @@ func orRolling(err error, r *db.Rollout) error {
 	}
 	return fleet.Errorf(fleet.IllegalState, "rollout %d to revision %d is under way, and starts each replica anew", r.Number, r.ToRevision).
 		WithHint("wait for its end, or cancel it: holdfast rollout cancel " + r.Deployment)
+}
+
+// returning reports whether a rollout is on its way back, or is asked to be.
+func (w *deploymentWork) returning(ctx context.Context, r *db.Rollout) (bool, error) {
+	if r == nil || fleet.RolloutState(r.State) == fleet.RolloutCanceling {
+		return r != nil, nil
+	}
+	asked, err := w.openOf(ctx, fleet.OperationReturn, r.ToRevision)
+	return asked != nil, err
 }

@@ -3,6 +3,7 @@ package deployments
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -31,40 +32,53 @@ func (s *Store) TurnRollout(ctx context.Context, t RolloutTurn) (postgres.Starte
 			return err
 		}
 		out.Written = postgres.Written{Before: w.object, After: w.object}
-		return w.turnRollout(ctx, t)
+		out.Operation, err = w.turnRollout(ctx, t)
+		return err
 	})
 }
 
-func (w *deploymentWork) turnRollout(ctx context.Context, t RolloutTurn) error {
+func (w *deploymentWork) turnRollout(ctx context.Context, t RolloutTurn) (*postgres.Operation, error) {
 	r, err := w.activeRollout(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if r == nil || t.Number != 0 && t.Number != r.Number {
-		return w.noRollout(t.Number)
+		return nil, w.noRollout(t.Number)
 	}
 	now := fleet.RolloutState(r.State)
-	to, err := now.Next(t.On)
-	switch {
-	case t.On == fleet.RolloutCancel && (r.Cancelled || now == fleet.RolloutCanceling), t.On == fleet.RolloutPause && now == fleet.RolloutPaused,
-		t.On == fleet.RolloutResume && now == fleet.RolloutDeploying:
-		return nil
-	case err != nil:
-		return err
-	case t.On == fleet.RolloutCancel: // the next visit turns it round
-		err = w.q.CancelRollout(ctx, db.CancelRolloutParams{Deployment: r.Deployment, Number: r.Number})
-	default:
-		err = w.q.TurnRollout(ctx, db.TurnRolloutParams{
-			Deployment: r.Deployment, Number: r.Number, State: string(to), Active: true, Reason: r.Reason, Message: r.Message,
-		})
+	if t.On == fleet.RolloutCancel {
+		return w.askReturn(ctx, t, r)
 	}
+	if t.On == fleet.RolloutPause && now == fleet.RolloutPaused || t.On == fleet.RolloutResume && now == fleet.RolloutDeploying {
+		return nil, nil
+	}
+	to, err := now.Next(t.On)
 	if err != nil {
-		return postgres.Failed("turn the rollout", err)
+		return nil, err
+	}
+	p := db.TurnRolloutParams{Deployment: r.Deployment, Number: r.Number, State: string(to), Active: true, Reason: r.Reason, Message: r.Message}
+	if err := w.q.TurnRollout(ctx, p); err != nil {
+		return nil, postgres.Failed("turn the rollout", err)
 	}
 	if err := w.write(ctx, w.row.Uid, rolloutLine(r, to, t.Reason, t.Actor)); err != nil {
-		return err
+		return nil, err
 	}
-	return postgres.PutOutbox(ctx, w.q, w.subject())
+	return nil, postgres.PutOutbox(ctx, w.q, w.subject())
+}
+
+// askReturn opens the operation by which the next visit turns the rollout round, or gives the one that is open.
+func (w *deploymentWork) askReturn(ctx context.Context, t RolloutTurn, r *db.Rollout) (*postgres.Operation, error) {
+	if t.Door.Run == "" {
+		open, err := w.openOf(ctx, fleet.OperationReturn, r.ToRevision)
+		if err != nil || open != nil {
+			return open, err
+		}
+	}
+	line := historyLine{reason: "rollout_cancelled", message: withReason(fmt.Sprintf("rollout %d to revision %d", r.Number, r.ToRevision), t.Reason), actor: t.Actor}
+	if err := w.write(ctx, w.row.Uid, line); err != nil {
+		return nil, err
+	}
+	return w.open(ctx, t.Door, postgres.NewOperation{Kind: fleet.OperationReturn, Revision: r.ToRevision, ProcessVersion: r.ProcessVersion})
 }
 
 func (w *deploymentWork) noRollout(number int64) error {

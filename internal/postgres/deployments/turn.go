@@ -84,7 +84,11 @@ func (w *deploymentWork) convergeAgain(ctx context.Context, _ DeploymentTurn, o 
 	if err != nil {
 		return err
 	}
-	if active != nil && fleet.RolloutState(active.State) != fleet.RolloutCanceling {
+	returns, err := w.returning(ctx, active)
+	if err != nil {
+		return err
+	}
+	if active != nil && !returns {
 		o.Revision, o.ProcessVersion = active.ToRevision, active.ProcessVersion
 		return nil
 	}

@@ -228,9 +228,9 @@ func (w *deploymentWork) operations(ctx context.Context, l *looked) ([]fleet.Dep
 	if err != nil {
 		return nil, postgres.Failed("read the operations", err)
 	}
-	wanted := w.row.Revision
+	wanted, rolling := w.row.Revision, int64(0)
 	if l.rollout != nil {
-		wanted = l.rollout.ToRevision
+		wanted, rolling = l.rollout.ToRevision, l.rollout.ProcessVersion
 	}
 	if w.row.NextUid != nil {
 		next, err := w.newest(ctx, *w.row.NextUid)
@@ -245,7 +245,7 @@ func (w *deploymentWork) operations(ctx context.Context, l *looked) ([]fleet.Dep
 	for i, r := range rows {
 		out[i] = fleet.DeploymentOperation{
 			ID: fleet.OperationID(r.ID), Kind: fleet.OperationKind(r.Kind), ProcessVersion: r.ProcessVersion, Target: int(r.Target),
-			Cancelled: r.CancelRequested, Opened: r.CreatedAt, Deadline: r.DeadlineAt, Stale: w.stale(r, wanted),
+			Cancelled: r.CancelRequested, Opened: r.CreatedAt, Deadline: r.DeadlineAt, Stale: w.stale(r, wanted, rolling),
 		}
 	}
 	return out, nil
@@ -253,7 +253,7 @@ func (w *deploymentWork) operations(ctx context.Context, l *looked) ([]fleet.Dep
 
 // stale says that a later request took an operation's place: another release, another target, or
 // the end of the declaration that it was asked of.
-func (w *deploymentWork) stale(o db.SeeDeploymentOperationsRow, wanted int64) bool {
+func (w *deploymentWork) stale(o db.SeeDeploymentOperationsRow, wanted, rolling int64) bool {
 	switch kind := fleet.OperationKind(o.Kind); {
 	case kind == fleet.OperationDestroy:
 		return false
@@ -261,6 +261,8 @@ func (w *deploymentWork) stale(o db.SeeDeploymentOperationsRow, wanted int64) bo
 		return true
 	case kind == fleet.OperationConverge:
 		return w.deleting() && (w.row.NextUid == nil || o.Revision <= w.row.Revision)
+	case kind == fleet.OperationReturn: // of a rollout that another took the place of
+		return rolling != o.ProcessVersion
 	case kind == fleet.OperationScale && o.Target != w.row.Target:
 		return true
 	}

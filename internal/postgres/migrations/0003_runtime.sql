@@ -28,7 +28,6 @@ CREATE TABLE rollouts (
     until           timestamptz,                     -- when it is given up without progress
     deadline_at     timestamptz NOT NULL,
     short           boolean     NOT NULL DEFAULT false,
-    cancelled       boolean     NOT NULL DEFAULT false,
     crashes         integer     NOT NULL DEFAULT 0,
     owed            integer     NOT NULL DEFAULT 0,
     next_attempt    timestamptz,

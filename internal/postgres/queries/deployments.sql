@@ -69,7 +69,7 @@ DELETE FROM replicas x WHERE x.deployment = @name AND x.ended_at IS NOT NULL;
 
 -- name: SeeDeploymentOperations :many
 SELECT id, kind, revision, process_version, target, cancel_requested, created_at, deadline_at FROM operations
-WHERE subject = @subject AND kind IN ('converge', 'scale', 'restart', 'destroy') AND state = 'running' ORDER BY created_at, id;
+WHERE subject = @subject AND kind IN ('converge', 'scale', 'restart', 'destroy', 'return') AND state = 'running' ORDER BY created_at, id;
 
 -- name: CountUntold :one
 SELECT count(*) FROM operations WHERE subject = @subject AND state <> 'running' AND door_run <> '' AND NOT door_told;

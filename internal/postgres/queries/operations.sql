@@ -90,7 +90,7 @@ SELECT coalesce((SELECT nullif(s.project, '') FROM subjects s WHERE s.site = @si
 -- name: OverdueOperations :many
 SELECT o.id, o.kind, coalesce(d.message, '')::text AS message, coalesce(d.awaited, '')::text AS awaited, (d.name IS NOT NULL)::boolean AS of_deployment
 FROM operations o
-LEFT JOIN deployments d ON d.name = o.name AND o.kind IN ('converge', 'scale', 'restart', 'destroy')
+LEFT JOIN deployments d ON d.name = o.name AND o.kind IN ('converge', 'scale', 'restart', 'destroy', 'return')
 WHERE o.state = 'running' AND o.deadline_at < now() - make_interval(secs => CASE WHEN d.name IS NULL THEN 0 ELSE @entity_seconds::float8 END)
   AND NOT (o.kind = 'drain' AND (SELECT l.since + make_interval(secs => @entity_seconds::float8) > now() FROM link_there l)
            AND EXISTS (SELECT 1 FROM link_servers l WHERE l.seen_at > now() - make_interval(secs => l.silence_seconds)))

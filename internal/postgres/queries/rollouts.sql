@@ -46,5 +46,3 @@ WHERE r.deployment = @deployment AND r.ended_at IS NULL AND r.state = 'HEALTHY';
 -- name: ActiveRollouts :many
 SELECT * FROM rollouts WHERE deployment = ANY(@names::text[]) AND ended_at IS NULL;
 
--- name: CancelRollout :exec
-UPDATE rollouts SET cancelled = true WHERE deployment = @deployment AND number = @number;
