@@ -107,7 +107,10 @@ type InstancePut struct {
 type Accepted struct {
 	Object    *Object    `json:"object,omitempty"`
 	Operation *Operation `json:"operation,omitempty"`
-	DryRun    bool       `json:"dryRun,omitempty"`
+	// Changes are the fields of a deployment that differ from what runs, each with its path. A repeat under the same
+	// idempotency key has none.
+	Changes []SpecChange `json:"changes,omitempty"`
+	DryRun  bool         `json:"dryRun,omitempty"`
 }
 
 // InstanceStatus is the status of an instance.

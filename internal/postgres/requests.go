@@ -211,6 +211,9 @@ func keyUnderWay() error {
 type Started struct {
 	Written
 	Operation *Operation
+	// Runs is what ran of a deployment before a PUT, nil if nothing of this declaration was released. A repeat under
+	// an idempotency key has none.
+	Runs *fleet.RunningSpec
 }
 
 // Door is a workflow that waits for an operation.

@@ -104,5 +104,42 @@ func (a *applying) putDeploymentOf(ctx context.Context, o *planned, w postgres.W
 	if err != nil {
 		return nil, err
 	}
-	return a.Started(ctx, started), nil
+	out := a.Started(ctx, started)
+	out.Changes, err = made.Changes(started.Runs, p.Deploy)
+	return out, err
+}
+
+// detailDeployments says of deployments that stand how each field that differs from what runs gets there (F51).
+func (p *planner) detailDeployments(ctx context.Context, all []*planned) error {
+	for some := range slices.Chunk(all, detailed) {
+		names := make([]string, len(some))
+		for i, o := range some {
+			names[i] = o.key.Name
+		}
+		run, err := p.s.Store.RunningSpecs(ctx, names...)
+		if err != nil {
+			return err
+		}
+		var hashes []fleet.Hash
+		for _, o := range some {
+			if r, is := run[o.key.Name]; is && r.Definition != o.content.Hash {
+				hashes = append(hashes, r.Definition)
+			}
+		}
+		bodies, err := p.s.Store.WholeBodies(ctx, hashes)
+		if err != nil {
+			return err
+		}
+		for _, o := range some {
+			r, is := run[o.key.Name]
+			if !is || r.UID != o.now.UID {
+				continue
+			}
+			r.Body = bodies[r.Definition]
+			if o.changes, err = o.deployment.made.Changes(&r, o.deploy); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

@@ -712,6 +712,51 @@ func (q *Queries) RestartDeployment(ctx context.Context, name string) (int64, er
 	return process_version, err
 }
 
+const runningSpecs = `-- name: RunningSpecs :many
+SELECT d.name, d.uid, d.target, v.spec, v.definition FROM deployments d
+LEFT JOIN LATERAL (
+    SELECT coalesce(r.terms_revision, r.revision) AS obeyed, count(*) AS replicas FROM replicas r
+    WHERE r.deployment = d.name AND r.uid = d.uid AND r.ended_at IS NULL AND r.state <> 'TERMINATING'
+    GROUP BY coalesce(r.terms_revision, r.revision) ORDER BY count(*) DESC, coalesce(r.terms_revision, r.revision) LIMIT 1) w ON true
+JOIN deployment_revisions v ON v.deployment = d.name AND v.revision = coalesce(w.obeyed, d.revision)
+WHERE d.name = ANY($1::text[]) ORDER BY d.name
+`
+
+type RunningSpecsRow struct {
+	Name       string
+	Uid        string
+	Target     int32
+	Spec       json.RawMessage
+	Definition []byte
+}
+
+// What runs of some deployments: the release that most live replicas obey, the earlier of two; the last one if none lives.
+func (q *Queries) RunningSpecs(ctx context.Context, names []string) ([]RunningSpecsRow, error) {
+	rows, err := q.db.Query(ctx, runningSpecs, names)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RunningSpecsRow
+	for rows.Next() {
+		var i RunningSpecsRow
+		if err := rows.Scan(
+			&i.Name,
+			&i.Uid,
+			&i.Target,
+			&i.Spec,
+			&i.Definition,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const scaleDeployment = `-- name: ScaleDeployment :exec
 UPDATE deployments SET target = $1, updated_at = now() WHERE name = $2
 `

@@ -799,6 +799,7 @@ type Replica struct {
 	EndedAt        *time.Time
 	FailedAt       *time.Time
 	RunningSince   *time.Time
+	TermsRevision  *int64
 }
 
 type ReplicaLog struct {

@@ -41,6 +41,8 @@ type terms struct {
 	StopSeconds   int             `json:"stopSeconds"`
 	Ports         []int           `json:"ports,omitempty"`
 	Resources     fleet.Resources `json:"resources"`
+	// Replica is what running replicas obey of it that were created by an earlier release.
+	Replica fleet.ReplicaTerms `json:"replica,omitzero"`
 }
 
 const (
@@ -54,7 +56,7 @@ func termsOf(definition []byte) (terms, error) {
 	if err := json.Unmarshal(definition, &d); err != nil {
 		return terms{}, &fleet.Error{Kind: fleet.Invalid, Message: "the definition is no JSON", Field: "definition", Err: err}
 	}
-	t := terms{Driver: d.Driver, StartupSeconds: defaultStartupSeconds, StopSeconds: d.StopSeconds, Resources: d.Resources}
+	t := terms{Driver: d.Driver, StartupSeconds: defaultStartupSeconds, StopSeconds: d.StopSeconds, Resources: d.Resources, Replica: d.Terms()}
 	if d.Startup != nil && d.Startup.Deadline > 0 {
 		t.StartupSeconds = d.Startup.Deadline
 	}

@@ -33,6 +33,9 @@ func (s *Store) PutDeployment(ctx context.Context, p DeploymentPut) (postgres.St
 		if err != nil {
 			return err
 		}
+		if out.Runs, err = w.runs(ctx, p.Definition.Hash); err != nil {
+			return err
+		}
 		if err := w.declare(ctx); err != nil || !p.Deploy {
 			return err
 		}
@@ -166,26 +169,43 @@ func (w *deploymentWork) release(ctx context.Context, p DeploymentPut) (*postgre
 	if err != nil {
 		return nil, err
 	}
-	same := last != nil && postgres.HashText(last.Definition) == p.Definition.Hash
-	if same && last.Generation == w.object.Generation {
+	equal := last != nil && postgres.HashText(last.Definition) == p.Definition.Hash
+	if equal && last.Generation == w.object.Generation {
 		return nil, nil
 	}
-	t, err := w.terms(ctx, p.Definition.Hash)
+	body, err := readSmall(ctx, w.q, p.Definition.Hash)
+	if err != nil {
+		return nil, err
+	}
+	t, err := termsOf(body)
+	if err != nil {
+		return nil, err
+	}
+	kept, err := json.Marshal(t)
+	if err != nil {
+		return nil, postgres.Failed("write the terms of a revision", err)
+	}
+	same, err := w.sameObject(ctx, last, body)
 	if err != nil {
 		return nil, err
 	}
 	r := db.InsertDeploymentRevisionParams{
 		Deployment: w.row.Name, Revision: w.row.LastRevision + 1, Uid: w.object.UID, Project: string(w.object.Project), Generation: w.object.Generation,
-		ProcessVersion: w.row.ProcessVersion + 1, Spec: w.object.Spec, Terms: t, Definition: postgres.HashBytes(p.Definition.Hash),
+		ProcessVersion: w.row.ProcessVersion + 1, Spec: w.object.Spec, Terms: kept, Definition: postgres.HashBytes(p.Definition.Hash),
 		CreatedBy: p.Actor, Reason: p.Reason,
 	}
-	if same { // nothing of a running replica changes
+	if same { // running replicas stay
 		r.ProcessVersion = max(last.ProcessVersion, w.row.ProcessVersion)
 	} else if last != nil {
 		r.ProcessVersion = max(last.ProcessVersion, w.row.ProcessVersion) + 1
 	}
 	if err := w.q.InsertDeploymentRevision(ctx, r); err != nil {
 		return nil, postgres.Failed("store the revision", err)
+	}
+	if same {
+		if err := w.amend(ctx, last, r, amendment{t, !equal}); err != nil {
+			return nil, err
+		}
 	}
 	return w.released(ctx, p, r)
 }
@@ -215,20 +235,6 @@ func (w *deploymentWork) releasing(ctx context.Context) (*postgres.Operation, er
 		}
 	}
 	return nil, nil
-}
-
-// terms reads what is kept beside the revision from the definition.
-func (w *deploymentWork) terms(ctx context.Context, h fleet.Hash) (json.RawMessage, error) {
-	body, err := readSmall(ctx, w.q, h)
-	if err != nil {
-		return nil, err
-	}
-	t, err := termsOf(body)
-	if err != nil {
-		return nil, err
-	}
-	out, err := json.Marshal(t)
-	return out, postgres.Failed("write the terms of a revision", err)
 }
 
 // released has the row follow, clamps the target, and opens the operation.

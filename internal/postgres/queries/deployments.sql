@@ -16,6 +16,16 @@ SELECT * FROM deployment_revisions WHERE deployment = @deployment AND revision =
 -- name: NewestDeploymentRevision :one
 SELECT * FROM deployment_revisions WHERE deployment = @deployment AND uid = @uid ORDER BY revision DESC LIMIT 1;
 
+-- What runs of some deployments: the release that most live replicas obey, the earlier of two; the last one if none lives.
+-- name: RunningSpecs :many
+SELECT d.name, d.uid, d.target, v.spec, v.definition FROM deployments d
+LEFT JOIN LATERAL (
+    SELECT coalesce(r.terms_revision, r.revision) AS obeyed, count(*) AS replicas FROM replicas r
+    WHERE r.deployment = d.name AND r.uid = d.uid AND r.ended_at IS NULL AND r.state <> 'TERMINATING'
+    GROUP BY coalesce(r.terms_revision, r.revision) ORDER BY count(*) DESC, coalesce(r.terms_revision, r.revision) LIMIT 1) w ON true
+JOIN deployment_revisions v ON v.deployment = d.name AND v.revision = coalesce(w.obeyed, d.revision)
+WHERE d.name = ANY(@names::text[]) ORDER BY d.name;
+
 -- name: InsertDeploymentRevision :exec
 INSERT INTO deployment_revisions (deployment, revision, uid, project, generation, process_version, spec, terms, definition, created_by, reason)
 VALUES (@deployment, @revision, @uid, @project, @generation, @process_version, @spec, @terms, @definition, @created_by, @reason);

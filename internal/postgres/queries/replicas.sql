@@ -41,6 +41,16 @@ SELECT u.id, @deployment, @uid, u.node, n.site, @revision, @process_version, @de
 FROM (SELECT unnest(@ids::text[]) AS id, unnest(@nodes::text[]) AS node) u
 JOIN nodes n ON n.name = u.node JOIN node_sets s ON s.node = u.node;
 
+-- What runs the same as a release obeys it from now on. Those are of the release before, or of one that ran the same.
+-- name: AmendReplicas :many
+WITH held AS (
+    SELECT r.id FROM replicas r
+    WHERE r.deployment = @deployment AND r.uid = @uid AND r.ended_at IS NULL AND r.state <> 'TERMINATING'
+      AND (r.process_version >= @process_version OR coalesce(r.terms_revision, r.revision) = @before)
+    ORDER BY r.id FOR NO KEY UPDATE)
+UPDATE replicas r SET terms_revision = @revision, stop_seconds = @stop_seconds FROM held WHERE r.id = held.id
+RETURNING r.node;
+
 -- name: TerminateReplicas :exec
 UPDATE replicas r SET state = 'TERMINATING', since = now(), reason = u.reason, message = u.message, listed = s.version,
     stop_by = now() + make_interval(secs => r.stop_seconds + @slack_seconds::float8)
@@ -64,13 +74,15 @@ SELECT g.era, coalesce(s.version, 0)::bigint AS version FROM region g LEFT JOIN 
 -- The number comes first: what changes meanwhile has a higher one, and is fetched again. What has ended
 -- and is still named comes last: what a set has no room for is named once the node has ended others.
 -- name: NodeReplicas :many
-SELECT u.id, u.deployment, u.revision, u.process_version, u.definition, u.live, u.stop_seconds, u.project FROM (
+SELECT u.id, u.deployment, u.revision, u.process_version, u.definition, u.live, u.stop_seconds, u.project,
+       coalesce(v.terms -> 'replica', '{}')::jsonb AS terms FROM (
     SELECT r.id, r.deployment, r.revision, r.process_version, r.definition, (r.state <> 'TERMINATING')::boolean AS live, r.stop_seconds,
-           coalesce(d.project, '')::text AS project, 0 AS last, r.created_at AS at
+           coalesce(d.project, '')::text AS project, 0 AS last, r.created_at AS at, r.terms_revision
     FROM replicas r LEFT JOIN deployments d ON d.name = r.deployment WHERE r.node = @node AND r.ended_at IS NULL
     UNION ALL
-    SELECT t.replica, t.deployment, 0, 0, ''::bytea, false, t.stop_seconds, '', 1, t.since
+    SELECT t.replica, t.deployment, 0, 0, ''::bytea, false, t.stop_seconds, '', 1, t.since, NULL
     FROM replica_tombstones t WHERE t.node = @node) u
+LEFT JOIN LATERAL (SELECT x.terms FROM deployment_revisions x WHERE x.deployment = u.deployment AND x.revision = u.terms_revision OFFSET 0) v ON true
 ORDER BY u.last, u.at, u.id LIMIT @max_rows;
 
 -- name: NodeSetVersions :many

@@ -1,0 +1,74 @@
+package deployments
+
+import (
+	"context"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/db"
+)
+
+// RunningSpecs gives what runs of some deployments by name, without bodies; one of which nothing was released is
+// missing.
+func (s *Store) RunningSpecs(ctx context.Context, names ...string) (map[string]fleet.RunningSpec, error) {
+	return runningSpecs(ctx, s.Q, names...)
+}
+
+func runningSpecs(ctx context.Context, q *db.Queries, names ...string) (map[string]fleet.RunningSpec, error) {
+	rows, err := q.RunningSpecs(ctx, names)
+	out := make(map[string]fleet.RunningSpec, len(rows))
+	for _, r := range rows {
+		out[r.Name] = fleet.RunningSpec{UID: r.Uid, Spec: r.Spec, Definition: postgres.HashText(r.Definition), Target: int(r.Target)}
+	}
+	return out, postgres.Failed("read what runs", err)
+}
+
+// runs is what runs of the declaration, with its body if that is not the wanted one; nil if nothing was released.
+func (w *deploymentWork) runs(ctx context.Context, wanted fleet.Hash) (*fleet.RunningSpec, error) {
+	all, err := runningSpecs(ctx, w.q, w.row.Name)
+	r, is := all[w.row.Name]
+	if err != nil || !is || r.UID != w.object.UID {
+		return nil, err
+	}
+	if r.Definition != wanted {
+		r.Body, err = readSmall(ctx, w.q, r.Definition)
+	}
+	return &r, err
+}
+
+// sameObject reports whether replicas of the last release need no new process for a definition.
+func (w *deploymentWork) sameObject(ctx context.Context, last *db.DeploymentRevision, definition []byte) (bool, error) {
+	if last == nil {
+		return false, nil
+	}
+	was, err := readSmall(ctx, w.q, postgres.HashText(last.Definition))
+	if err != nil {
+		return false, err
+	}
+	return fleet.SameRuntimeObject(was, definition)
+}
+
+// amendment is what a release changes of running replicas; told is set if their nodes have to know.
+type amendment struct {
+	terms
+	told bool
+}
+
+// amend has running replicas obey a release that needs no new process, and their nodes fetch its terms.
+func (w *deploymentWork) amend(ctx context.Context, last *db.DeploymentRevision, r db.InsertDeploymentRevisionParams, a amendment) error {
+	if w.row.Uid != r.Uid { // what runs is of an earlier declaration
+		return nil
+	}
+	nodes, err := w.q.AmendReplicas(ctx, db.AmendReplicasParams{
+		Deployment: w.row.Name, Uid: r.Uid, ProcessVersion: last.ProcessVersion, Before: &last.Revision,
+		Revision: &r.Revision, StopSeconds: postgres.WaveNumber(a.StopSeconds),
+	})
+	if err != nil || !a.told {
+		return postgres.Failed("amend the replicas", err)
+	}
+	versions, err := RaiseSets(ctx, w.q, nodes)
+	if err != nil {
+		return err
+	}
+	return TellSets(ctx, w.q, versions)
+}
