@@ -103,7 +103,7 @@ func (s *server) putDeployment(ctx context.Context, in *putDeploymentInput) (out
 		return nil, err
 	}
 	err = s.WithBody(ctx, declare.MaxDeployment, func(raw []byte) error {
-		p, made, err := s.deploymentFrom(ctx, in, raw)
+		p, err := s.deploymentFrom(ctx, in, raw)
 		if err != nil {
 			return err
 		}
@@ -112,39 +112,39 @@ func (s *server) putDeployment(ctx context.Context, in *putDeploymentInput) (out
 			return err
 		}
 		out = s.startedOutput(ctx, started, in.MutationParams)
-		out.Body.Changes, err = made.Changes(started.Runs, p.Deploy)
-		return err
+		return nil
 	})
 	return out, err
 }
 
 // deploymentFrom makes the store's change of a request: everything is checked, and its bodies
 // are stored, before the transaction begins.
-func (s *server) deploymentFrom(ctx context.Context, in *putDeploymentInput, raw []byte) (p deployments.DeploymentPut, made declare.Made, err error) {
+func (s *server) deploymentFrom(ctx context.Context, in *putDeploymentInput, raw []byte) (deployments.DeploymentPut, error) {
 	put := api.DeploymentPut{Project: in.Project}
 	if err := serve.Decode(raw, &put); err != nil {
-		return p, made, err
+		return deployments.DeploymentPut{}, err
 	}
-	if made, err = declare.Deployment(s.definitions, put); err != nil {
-		return p, made, err
+	made, err := declare.Deployment(s.definitions, put)
+	if err != nil {
+		return deployments.DeploymentPut{}, err
 	}
 	w, err := s.write(ctx, deploymentKey(in.Name), in.ObjectParams, raw)
 	if err != nil {
-		return p, made, err
+		return deployments.DeploymentPut{}, err
 	}
 	if err := in.bind(&w); err != nil {
-		return p, made, err
+		return deployments.DeploymentPut{}, err
 	}
 	if w.Project, err = s.projectOf(ctx, put.Project, w.Region); err != nil {
-		return p, made, err
+		return deployments.DeploymentPut{}, err
 	}
 	w.Labels, w.Service = put.Labels, put.Service
 	if err := s.placeable(ctx, w.Project, made.Spec.Placement); err != nil {
-		return p, made, err
+		return deployments.DeploymentPut{}, err
 	}
-	p = deploymentPut(made, w)
+	p := deploymentPut(made, w)
 	p.Deploy, p.Reason = in.Deploy, put.Reason
-	return p, made, s.keepDeployment(ctx, w.Project, made)
+	return p, s.keepDeployment(ctx, w.Project, made)
 }
 
 // placeable refuses sites and pools that do not exist for the caller, or are of another project: they

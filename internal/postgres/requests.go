@@ -211,9 +211,9 @@ func keyUnderWay() error {
 type Started struct {
 	Written
 	Operation *Operation
-	// Runs is what ran of a deployment before a PUT, nil if nothing of this declaration was released. A repeat under
-	// an idempotency key has none.
-	Runs *fleet.RunningSpec
+	// Changes are the fields of a deployment that a PUT found to differ from what runs. A repeat under an idempotency
+	// key has none.
+	Changes []fleet.SpecChange
 }
 
 // Door is a workflow that waits for an operation.

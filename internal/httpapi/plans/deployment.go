@@ -99,14 +99,13 @@ func (a *applying) putDeploymentOf(ctx context.Context, o *planned, w postgres.W
 	}
 	p := deployments.DeploymentPut{
 		Write: w, Spec: made.Spec, Definition: made.Content(), Deploy: a.r.deploy, Reason: cmp.Or(o.deployment.reason, a.r.head.Reason),
+		Compare: made.Changes,
 	}
 	started, err := a.Store.PutDeployment(ctx, p)
 	if err != nil {
 		return nil, err
 	}
-	out := a.Started(ctx, started)
-	out.Changes, err = made.Changes(started.Runs, p.Deploy)
-	return out, err
+	return a.Started(ctx, started), nil
 }
 
 // detailDeployments says of deployments that stand how each field that differs from what runs gets there (F51).

@@ -23,17 +23,25 @@ func runningSpecs(ctx context.Context, q *db.Queries, names ...string) (map[stri
 	return out, postgres.Failed("read what runs", err)
 }
 
-// runs is what runs of the declaration, with its body if that is not the wanted one; nil if nothing was released.
-func (w *deploymentWork) runs(ctx context.Context, wanted fleet.Hash) (*fleet.RunningSpec, error) {
+// changes compares a declaration with what runs of it.
+func (w *deploymentWork) changes(ctx context.Context, p DeploymentPut) ([]fleet.SpecChange, error) {
+	if p.Compare == nil {
+		return nil, nil
+	}
 	all, err := runningSpecs(ctx, w.q, w.row.Name)
-	r, is := all[w.row.Name]
-	if err != nil || !is || r.UID != w.object.UID {
+	if err != nil {
 		return nil, err
 	}
-	if r.Definition != wanted {
-		r.Body, err = readSmall(ctx, w.q, r.Definition)
+	r, is := all[w.row.Name]
+	if !is || r.UID != w.object.UID {
+		return p.Compare(nil, p.Deploy)
 	}
-	return &r, err
+	if r.Definition != p.Definition.Hash {
+		if r.Body, err = readSmall(ctx, w.q, r.Definition); err != nil {
+			return nil, err
+		}
+	}
+	return p.Compare(&r, p.Deploy)
 }
 
 // sameObject reports whether replicas of the last release need no new process for a definition.

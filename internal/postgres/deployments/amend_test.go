@@ -43,16 +43,22 @@ func (b *bench) ran() (stop int) {
 func TestReleaseInPlace(t *testing.T) {
 	t.Parallel()
 	b := setup(t).deployable()
-	require.Nil(t, b.putDeployment(checked(10, 10, 3)).Runs, "nothing ran before")
+	var ran *fleet.RunningSpec
+	compared := func(p *deployments.DeploymentPut) {
+		p.Compare = func(runs *fleet.RunningSpec, released bool) ([]fleet.SpecChange, error) {
+			ran = runs
+			return []fleet.SpecChange{{Field: "/model", Path: fleet.PathInPlace}}, nil
+		}
+	}
+	require.Len(t, b.putDeployment(checked(10, 10, 3), compared).Changes, 1)
+	require.Nil(t, ran, "nothing ran before")
 	b.settles()
 	before, at := b.set(nodeA), b.seen()
 	require.Len(t, before.Replicas, 1)
 	require.Zero(t, before.Replicas[0].Terms, "its definition has them")
 
-	out := b.putDeployment(checked(4, 7, 9))
-	require.NotNil(t, out.Runs)
-	require.NotEmpty(t, out.Runs.Body)
-	require.NotNil(t, out.Operation)
+	require.NotNil(t, b.putDeployment(checked(4, 7, 9), compared).Operation)
+	require.NotEmpty(t, ran.Body)
 	after, seen := b.set(nodeA), b.seen()
 	require.Equal(t, at.ProcessVersion, seen.ProcessVersion)
 	require.Greater(t, after.Version, before.Version, "the node fetches it")

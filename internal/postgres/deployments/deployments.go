@@ -19,6 +19,8 @@ type DeploymentPut struct {
 	// Converge asks for an operation also where nothing is to be released, as a deploy does.
 	Converge bool
 	Reason   string
+	// Compare gives the fields of the spec that differ from what runs, nil if nothing of the declaration was released.
+	Compare func(runs *fleet.RunningSpec, released bool) ([]fleet.SpecChange, error)
 }
 
 // DeploymentTurn asks something of a deployment: converge, scale (to Replicas), restart or destroy.

@@ -33,7 +33,7 @@ func (s *Store) PutDeployment(ctx context.Context, p DeploymentPut) (postgres.St
 		if err != nil {
 			return err
 		}
-		if out.Runs, err = w.runs(ctx, p.Definition.Hash); err != nil {
+		if out.Changes, err = w.changes(ctx, p); err != nil {
 			return err
 		}
 		if err := w.declare(ctx); err != nil || !p.Deploy {
