@@ -15,11 +15,11 @@ func terms() fleet.ReplicaTerms {
 	return fleet.ReplicaTerms{Recovery: recovery, Interval: 0.05, Timeout: 20, UnhealthyThreshold: 2, HealthyThreshold: 1}
 }
 
-// slack is a definition whose probes fail never, and whose stop takes for ever.
+// slack is a definition whose probes fail never, and whose stop takes longer than a test waits.
 func slack(d *fleet.Definition) {
 	d.Command = append(d.Command, "heals")
 	d.Env["STUBBORN"] = "yes"
-	d.Health.Interval, d.Health.Timeout, d.StopSeconds, d.Recovery.Restarts = 3600, 20, 3600, 1000
+	d.Health.Interval, d.Health.Timeout, d.StopSeconds, d.Recovery.Restarts = 3600, 20, 60, 1000
 }
 
 // F13, F15, F51: a running replica obeys other terms at once, and its process stays; so it does under the next
@@ -28,7 +28,7 @@ func TestTermsInPlace(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	l := line(first, b.defined(web(slack)))
-	l.StopSeconds = 3600
+	l.StopSeconds = 60
 	b.ask(l)
 	st := b.is(first, fleet.PhaseRunning, fleet.HealthHealthy)
 	l.Terms, l.StopSeconds = terms(), 1
