@@ -107,8 +107,7 @@ type InstancePut struct {
 type Accepted struct {
 	Object    *Object    `json:"object,omitempty"`
 	Operation *Operation `json:"operation,omitempty"`
-	// Changes are the fields of a deployment that differ from what runs, each with its path. A repeat under the same
-	// idempotency key has none.
+	// Changes are the fields of a deployment that differ from what runs; none for a repeated Idempotency-Key.
 	Changes []SpecChange `json:"changes,omitempty"`
 	DryRun  bool         `json:"dryRun,omitempty"`
 }

@@ -2,6 +2,7 @@ package declare
 
 import (
 	"encoding/json"
+	"slices"
 
 	"github.com/holdfast-io/holdfast/internal/compose"
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -30,29 +31,25 @@ func (m Made) Changes(runs *fleet.RunningSpec, released bool) ([]fleet.SpecChang
 			return nil, err
 		}
 	}
-	bounds := m.Spec.Replicas
-	idle := !released || m.Spec.State == fleet.StateStopped || min(max(runs.Target, bounds.Min), bounds.Max) == 0
-	return withPaths(fieldsBetween("", from, to), same, idle), nil
+	fields, bounds := fieldsBetween("", from, to), m.Spec.Replicas
+	if !same && !slices.ContainsFunc(fields, replaces) {
+		fields = slices.Insert(fields, 0, fleet.SpecChange{Path: fleet.PathNewRuntimeObject})
+	}
+	switch idle := !released || m.Spec.State == fleet.StateStopped || min(max(runs.Target, bounds.Min), bounds.Max) == 0; {
+	case idle:
+		takeAll(fields, fleet.PathDeferred)
+	case same: // whatever the table says of a field, nothing is replaced
+		takeAll(fields, fleet.PathInPlace)
+	}
+	return fields, nil
 }
 
-// withPaths has what is known of the whole override what the table says of a field.
-func withPaths(fields []fleet.SpecChange, same, idle bool) []fleet.SpecChange {
-	replaced := false
-	for _, f := range fields {
-		replaced = replaced || f.Path == fleet.PathNewRuntimeObject
-	}
-	if !same && !replaced {
-		fields = append([]fleet.SpecChange{{Path: fleet.PathNewRuntimeObject}}, fields...)
-	}
+func replaces(c fleet.SpecChange) bool { return c.Path == fleet.PathNewRuntimeObject }
+
+func takeAll(fields []fleet.SpecChange, path fleet.ChangePath) {
 	for i := range fields {
-		switch {
-		case idle:
-			fields[i].Path = fleet.PathDeferred
-		case same:
-			fields[i].Path = fleet.PathInPlace
-		}
+		fields[i].Path = path
 	}
-	return fields
 }
 
 // fieldsBetween lists the fields below a pointer that differ between two canonical texts, in order. What is only on

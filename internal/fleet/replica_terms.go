@@ -25,7 +25,7 @@ func (d Definition) Terms() ReplicaTerms {
 	return t
 }
 
-// Under is the definition with other terms in place of its own.
+// Under is the definition with other terms.
 func (d Definition) Under(t ReplicaTerms) Definition {
 	if t == (ReplicaTerms{}) {
 		return d

@@ -36,7 +36,7 @@ type RunningSpec struct {
 }
 
 // specPaths has every field of a DeploymentSpec (F2, F5, F13 to F15, F39). In those that end with a slash each
-// member is a field of its own.
+// member is one field.
 var specPaths = []SpecChange{
 	{"/type", PathNewRuntimeObject},
 	{"/process/driver", PathNewRuntimeObject},

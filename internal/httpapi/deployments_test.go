@@ -409,7 +409,9 @@ func TestDeploymentChanges(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	spec := func(more string) string { return `{"command":["x"],"health":{"type":"none"},"replicas":2` + more + `}` }
-	put := func(query, body string) []string { return fieldPaths(into[api.Accepted](t, r.put(webPath+query, body)).Changes) }
+	put := func(query, body string) []string {
+		return fieldPaths(into[api.Accepted](t, r.put(webPath+query, body)).Changes)
+	}
 	require.Empty(t, put("", spec("")), "nothing runs of it")
 	require.Empty(t, put("", spec("")))
 	both := spec(`,"stopSeconds":7,"env":{"X":"swordfish"},"secretEnv":["X"]`)

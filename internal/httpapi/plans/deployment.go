@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/declare"
+	"github.com/holdfast-io/holdfast/internal/definition"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
@@ -119,26 +120,33 @@ func (p *planner) detailDeployments(ctx context.Context, all []*planned) error {
 		if err != nil {
 			return err
 		}
-		var hashes []fleet.Hash
-		for _, o := range some {
-			if r, is := run[o.key.Name]; is && r.Definition != o.content.Hash {
-				hashes = append(hashes, r.Definition)
-			}
-		}
-		bodies, err := p.s.Store.WholeBodies(ctx, hashes)
-		if err != nil {
-			return err
-		}
-		for _, o := range some {
-			r, is := run[o.key.Name]
-			if !is || r.UID != o.now.UID {
-				continue
-			}
-			r.Body = bodies[r.Definition]
-			if o.changes, err = o.deployment.made.Changes(&r, o.deploy); err != nil {
+		some = slices.DeleteFunc(some, func(o *planned) bool { return run[o.key.Name].UID != o.now.UID })
+		for few := range slices.Chunk(some, heldAtOnce/definition.MaxBytes) {
+			if err := p.comparePaths(ctx, few, run); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// comparePaths has the definitions of all of them in memory at once.
+func (p *planner) comparePaths(ctx context.Context, few []*planned, run map[string]fleet.RunningSpec) error {
+	var hashes []fleet.Hash
+	for _, o := range few {
+		if r := run[o.key.Name]; r.Definition != o.content.Hash {
+			hashes = append(hashes, r.Definition)
+		}
+	}
+	var bodies map[fleet.Hash][]byte
+	var err error
+	if len(hashes) > 0 {
+		bodies, err = p.s.Store.WholeBodies(ctx, hashes)
+	}
+	for i := 0; i < len(few) && err == nil; i++ {
+		r := run[few[i].key.Name]
+		r.Body = bodies[r.Definition]
+		few[i].changes, err = few[i].deployment.made.Changes(&r, few[i].deploy)
+	}
+	return err
 }

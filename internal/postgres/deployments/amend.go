@@ -56,10 +56,10 @@ func (w *deploymentWork) sameObject(ctx context.Context, last *db.DeploymentRevi
 	return fleet.SameRuntimeObject(was, definition)
 }
 
-// amendment is what a release changes of running replicas; told is set if their nodes have to know.
+// amendment is what a release changes of running replicas; announced is set if their nodes have to fetch it.
 type amendment struct {
 	terms
-	told bool
+	announced bool
 }
 
 // amend has running replicas obey a release that needs no new process, and their nodes fetch its terms.
@@ -71,7 +71,7 @@ func (w *deploymentWork) amend(ctx context.Context, last *db.DeploymentRevision,
 		Deployment: w.row.Name, Uid: r.Uid, ProcessVersion: last.ProcessVersion, Before: &last.Revision,
 		Revision: &r.Revision, StopSeconds: postgres.WaveNumber(a.StopSeconds),
 	})
-	if err != nil || !a.told {
+	if err != nil || !a.announced {
 		return postgres.Failed("amend the replicas", err)
 	}
 	versions, err := RaiseSets(ctx, w.q, nodes)

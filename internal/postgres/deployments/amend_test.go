@@ -123,3 +123,21 @@ func TestReleaseInPlaceIsKept(t *testing.T) {
 	require.Equal(t, []int32{10, 7}, stores.Scan[[]int32](b, `SELECT array_agg(stop_seconds ORDER BY node) FROM replicas WHERE ended_at IS NULL`))
 	require.Equal(t, []int64{0, 2}, stores.Scan[[]int64](b, `SELECT array_agg(coalesce(terms_revision, 0) ORDER BY node) FROM replicas WHERE ended_at IS NULL`))
 }
+
+// F51, X27: the release that a replica obeys is kept as long as it runs, like the one that it was created by.
+func TestObeyedReleaseIsKept(t *testing.T) {
+	t.Parallel()
+	b := setup(t).deployable()
+	b.putDeployment(checked(10, 10, 3))
+	b.settles()
+	b.putDeployment(checked(4, 7, 9))
+	for i := range 14 { // none of these is rolled out
+		b.putDeployment(asking(func(s *fleet.DeploymentSpec) { s.Resources.CPU = float64(i+1) / 100 }))
+	}
+	b.visits() // whose operations are superseded
+	b.Exec(`UPDATE deployment_revisions SET created_at = created_at - interval '2 days'`)
+	b.Collect(fleet.CollectDeployments)
+	require.Equal(t, []int64{1, 2, 7}, stores.Scan[[]int64](b, `SELECT array_agg(revision ORDER BY revision) FROM (SELECT revision FROM deployment_revisions ORDER BY revision LIMIT 3) r`))
+	require.Equal(t, 7, b.ran())
+	require.Equal(t, 9, b.set(nodeA).Replicas[0].Terms.Recovery.Restarts)
+}
