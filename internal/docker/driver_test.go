@@ -231,6 +231,15 @@ func TestStuck(t *testing.T) {
 	require.Equal(t, "SIGTERM 7", f.containers[name].signals[5], "also after a stop that nobody took and that came true")
 }
 
+// F13: a container that runs obeys another stop time than it was started with.
+func TestStopWithin(t *testing.T) {
+	t.Parallel()
+	d, f := setup(t)
+	started(t, d, launch())
+	require.NoError(t, d.Stop(t.Context(), web, 90*time.Second))
+	require.Equal(t, []string{"SIGTERM 90"}, f.containers[name].signals)
+}
+
 // X28, S53: what is created only may be about to start: the engine is asked to stop it.
 func TestStopsWhatIsCreated(t *testing.T) {
 	t.Parallel()
