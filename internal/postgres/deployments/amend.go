@@ -46,9 +46,6 @@ func (w *deploymentWork) changes(ctx context.Context, p DeploymentPut) ([]fleet.
 
 // sameObject reports whether replicas of the last release need no new process for a definition.
 func (w *deploymentWork) sameObject(ctx context.Context, last *db.DeploymentRevision, definition []byte) (bool, error) {
-	if last == nil {
-		return false, nil
-	}
 	was, err := readSmall(ctx, w.q, postgres.HashText(last.Definition))
 	if err != nil {
 		return false, err

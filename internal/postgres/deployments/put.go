@@ -185,9 +185,11 @@ func (w *deploymentWork) release(ctx context.Context, p DeploymentPut) (*postgre
 	if err != nil {
 		return nil, postgres.Failed("write the terms of a revision", err)
 	}
-	same, err := w.sameObject(ctx, last, body)
-	if err != nil {
-		return nil, err
+	same := equal
+	if last != nil && !equal {
+		if same, err = w.sameObject(ctx, last, body); err != nil {
+			return nil, err
+		}
 	}
 	r := db.InsertDeploymentRevisionParams{
 		Deployment: w.row.Name, Revision: w.row.LastRevision + 1, Uid: w.object.UID, Project: string(w.object.Project), Generation: w.object.Generation,
