@@ -6,6 +6,8 @@ import "github.com/holdfast-io/holdfast/internal/fleet"
 type (
 	// Action is what a revision asks of its nodes.
 	Action = fleet.Action
+	// ChangePath is how a change of a deployment's spec reaches what runs.
+	ChangePath = fleet.ChangePath
 	// ConditionStatus is whether a condition holds.
 	ConditionStatus = fleet.ConditionStatus
 	// ConnectionEvent moves a connection.
@@ -110,6 +112,8 @@ type (
 	Share = fleet.Share
 	// SiteName names a site.
 	SiteName = fleet.SiteName
+	// SpecChange is a field of a spec that differs from what runs, as a JSON pointer, with its path.
+	SpecChange = fleet.SpecChange
 	// Spread is what replicas are spread over first.
 	Spread = fleet.Spread
 	// Startup is how long a replica may take until its first success, Settle how long after that until it is healthy or unhealthy, Stop how long it may take to end.
@@ -127,6 +131,10 @@ func KindOf(err error) Kind { return fleet.KindOf(err) }
 
 // Their values.
 const (
+	PathInPlace          = fleet.PathInPlace
+	PathNewRuntimeObject = fleet.PathNewRuntimeObject
+	PathDeferred         = fleet.PathDeferred
+
 	ConditionTrue    = fleet.ConditionTrue
 	ConditionFalse   = fleet.ConditionFalse
 	ConditionUnknown = fleet.ConditionUnknown

@@ -93,8 +93,10 @@ type PlanObject struct {
 	Declared *Difference `json:"declared,omitempty"`
 	// Nodes is the difference of the final config to what nodes hold; those with the same
 	// content share one entry.
-	Nodes   []PlanNodes `json:"nodes,omitempty"`
-	Problem *Problem    `json:"problem,omitempty"`
+	Nodes []PlanNodes `json:"nodes,omitempty"`
+	// Changes are the fields of a deployment that differ from what runs, each with its path.
+	Changes []SpecChange `json:"changes,omitempty"`
+	Problem *Problem     `json:"problem,omitempty"`
 }
 
 // Difference is the changes from one JSON document to another. More counts those that were
@@ -148,5 +150,7 @@ type AppliedObject struct {
 	Generation      int64      `json:"generation,omitempty"`
 	ResourceVersion string     `json:"resourceVersion,omitempty"`
 	Operation       *Operation `json:"operation,omitempty"`
-	Problem         *Problem   `json:"problem,omitempty"`
+	// Changes are the fields of a deployment that differ from what runs, each with its path.
+	Changes []SpecChange `json:"changes,omitempty"`
+	Problem *Problem     `json:"problem,omitempty"`
 }

@@ -107,7 +107,9 @@ type InstancePut struct {
 type Accepted struct {
 	Object    *Object    `json:"object,omitempty"`
 	Operation *Operation `json:"operation,omitempty"`
-	DryRun    bool       `json:"dryRun,omitempty"`
+	// Changes are the fields of a deployment that differ from what runs; none for a repeated Idempotency-Key.
+	Changes []SpecChange `json:"changes,omitempty"`
+	DryRun  bool         `json:"dryRun,omitempty"`
 }
 
 // InstanceStatus is the status of an instance.

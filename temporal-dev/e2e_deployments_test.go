@@ -24,6 +24,7 @@ func TestE2EDeployments(t *testing.T) {
 	together(t, []part{
 		{"life", s.replicasLive},
 		{"replaced one by one", s.replicasReplaced},
+		{"changed in place", s.replicasInPlace},
 		{"sick", s.replicasSick},
 		{"slow", s.replicaStartsSlowly},
 		{"never starts", s.replicasCrash},

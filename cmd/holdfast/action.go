@@ -125,6 +125,7 @@ func (ch *changer) start(ctx context.Context, t target) error {
 		fmt.Fprintf(ch.stdout, "%s refused: %s\n", t.key, clean(problemOf(err).kind()))
 	default:
 		fmt.Fprintf(ch.stdout, "%s %s%s\n", t.key, ch.verb, acceptedText(ch.verb, accepted))
+		ch.showChanges("  ", accepted.Changes)
 	}
 	return err
 }

@@ -80,7 +80,7 @@ var pastOf = map[string]string{
 func (ch *changer) applied(s *savedPlan, o api.AppliedObject) {
 	ch.outcomes = append(ch.outcomes, outcome{
 		Kind: o.Kind, Name: o.Name, Site: o.Site, Action: o.Action, Generation: o.Generation,
-		Accepted: api.Accepted{Operation: o.Operation}, Problem: o.Problem, client: ch.client,
+		Accepted: api.Accepted{Operation: o.Operation, Changes: o.Changes}, Problem: o.Problem, client: ch.client,
 	})
 	if o.Problem != nil {
 		ch.errs = append(ch.errs, s.refusal(o.PlanKey, *o.Problem))
@@ -107,4 +107,5 @@ func (ch *changer) applied(s *savedPlan, o api.AppliedObject) {
 		text += ", nothing to deliver"
 	}
 	fmt.Fprintf(ch.stdout, "%s %s\n", key, text)
+	ch.showChanges("  ", o.Changes)
 }

@@ -68,6 +68,7 @@ func (p planPicture) object(o api.PlanObject) {
 	if o.Declared != nil {
 		p.difference(1, *o.Declared)
 	}
+	p.showChanges("    ", o.Changes)
 	for _, n := range o.Nodes {
 		p.nodes(o, n)
 	}

@@ -161,3 +161,22 @@ func TestApplyPlan(t *testing.T) {
 		require.Equal(t, "site/plant-1 unchanged, generation 1\ninstance/plant-1/press-7 unchanged, generation 1, nothing to deliver\n", got.stdout)
 	})
 }
+
+// F51: plan and apply show how each changed field reaches what runs.
+func TestShownChanges(t *testing.T) {
+	t.Parallel()
+	s := newRealShell(t)
+	manifest := func(more string) string {
+		return write(t, "web.yaml", "kind: Deployment\nname: web\nspec: {command: [x], health: {type: none}, replicas: 1"+more+"}\n")
+	}
+	require.NotContains(t, s.ok("apply", "-f", manifest(""), "--wait=false").stdout, "in place")
+	const fields = ", stopSeconds: 7, recovery: {restarts: 5}, env: {A: secret}"
+	shown := "  in place: process.stopSeconds, recovery.restarts\n"
+	planned := s.run("plan", "-f", manifest(fields)).stdout
+	require.Contains(t, planned, "    in place: process.stopSeconds, recovery.restarts\n    rolls out: process.env.A\n")
+	require.Contains(t, s.ok("apply", "-f", manifest(fields), "--dry-run").stdout, "(dry run, nothing was changed)\n"+shown+"  rolls out: process.env.A\n")
+	require.Contains(t, s.ok("apply", "-f", manifest(", state: stopped, stopSeconds: 7"), "--wait=false").stdout, "  deferred: process.stopSeconds, state\n")
+	many := s.ok("apply", "-f", manifest(fields), "--apply-set", "shop", "--wait=false").stdout
+	require.Contains(t, many, "  in place: recovery.restarts, state\n  rolls out: process.env.A\n")
+	require.Contains(t, s.ok("apply", "-f", manifest(", stopSeconds: 9"), "--dry-run", "-o", "json").stdout, `"path": "in_place"`)
+}

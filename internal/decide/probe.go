@@ -84,6 +84,16 @@ func (p ProbeState) Resume(check fleet.HealthCheck, at time.Duration) ProbeState
 	return p
 }
 
+// Amend continues under another check: the next probe keeps its distance from the last one, or is due at once.
+func (p ProbeState) Amend(was, check fleet.HealthCheck, at time.Duration) ProbeState {
+	was, check = was.WithDefaults(), check.WithDefaults()
+	p = p.Resume(check, at)
+	if p.Begun {
+		p.Next = max(at, p.Next+time.Duration((check.Interval-was.Interval)*float64(time.Second)))
+	}
+	return p
+}
+
 // Delay extends the deadlines by a time in which no probe was possible.
 func (p ProbeState) Delay(by time.Duration) ProbeState {
 	switch {

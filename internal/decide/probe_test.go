@@ -147,3 +147,19 @@ func TestProbeCounts(t *testing.T) {
 		}
 	})
 }
+
+// F13: the next probe keeps its distance from the last one, and what is not healthy yet gets its time.
+func TestAmendedProbes(t *testing.T) {
+	t.Parallel()
+	const at = 100 * time.Second
+	slow, fast := fleet.HealthCheck{Interval: 60, Timeout: 5}, fleet.HealthCheck{Interval: 2, Timeout: 1}
+	begun := decide.ProbeState{Health: fleet.HealthHealthy, Begun: true, Next: at + 59*time.Second}
+	require.Equal(t, at+time.Second, begun.Amend(slow, fast, at).Next)
+	require.Equal(t, at, decide.ProbeState{Health: fleet.HealthHealthy, Begun: true, Next: at + time.Second}.Amend(slow, fast, at).Next, "it is due")
+	begun.Next = at + time.Second
+	require.Equal(t, at+59*time.Second, begun.Amend(fast, slow, at).Next)
+	trial := decide.ProbeState{Health: fleet.HealthNotChecked, Begun: true, Settle: at + time.Second}
+	require.Equal(t, at+slow.SettleTime(), trial.Amend(fast, slow, at).Settle)
+	starts := decide.ProbeState{Health: fleet.HealthNotChecked, Deadline: at + time.Hour, Next: at}
+	require.Equal(t, starts, starts.Amend(slow, fast, at))
+}

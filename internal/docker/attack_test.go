@@ -36,7 +36,7 @@ func TestForgedLabels(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, used, 1)
 	for _, id := range []fleet.ReplicaID{web, "bbbbbbbbbbbb", "cccccccccccc"} {
-		require.NoError(t, d.Stop(t.Context(), id))
+		require.NoError(t, d.Stop(t.Context(), id, 0))
 		require.NoError(t, d.Remove(t.Context(), id))
 	}
 	require.Len(t, f.containers, 4)
@@ -71,7 +71,7 @@ func TestTakenNames(t *testing.T) {
 			require.Equal(t, fleet.Conflict, fleet.KindOf(err), "%v", err)
 			err = d.Prepare(t.Context(), launch(func(l *replicas.Launch) { l.Process.PreStart = [][]string{{"fetch"}} }))
 			require.Equal(t, fleet.Conflict, fleet.KindOf(err), "%v", err)
-			require.NoError(t, d.Stop(t.Context(), web))
+			require.NoError(t, d.Stop(t.Context(), web, 0))
 			require.NoError(t, d.Remove(t.Context(), web))
 			require.Equal(t, map[string]*fakeContainer{name: foreign, name + "-before": before}, f.containers)
 			require.Equal(t, []string{"running", "running"}, []string{foreign.state, before.state})

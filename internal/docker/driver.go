@@ -1,6 +1,7 @@
 package docker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -281,7 +282,7 @@ func (d *Driver) ended(ctx context.Context, id fleet.ReplicaID) (inspected, erro
 
 // Stop makes the engine stop the replica's containers, by force after the stop time. A container that is only
 // created may be about to start: the engine reports it as running only afterwards.
-func (d *Driver) Stop(ctx context.Context, id fleet.ReplicaID) error {
+func (d *Driver) Stop(ctx context.Context, id fleet.ReplicaID, within time.Duration) error {
 	all, err := d.list(ctx, labelReplica, string(id))
 	if err != nil {
 		return err
@@ -294,7 +295,7 @@ func (d *Driver) Stop(ctx context.Context, id fleet.ReplicaID) error {
 		case c.before(): // no caller waits for it any more
 			errs = append(errs, d.engine.remove(ctx, c.ID))
 		default:
-			errs = append(errs, d.stop(ctx, c.ID))
+			errs = append(errs, d.stop(ctx, c.ID, within))
 		}
 	}
 	return errors.Join(errs...)
@@ -302,10 +303,10 @@ func (d *Driver) Stop(ctx context.Context, id fleet.ReplicaID) error {
 
 // stop gives a container its stop time since the first request, however often the engine was unreachable; the
 // next request after it ends the container by force.
-func (d *Driver) stop(ctx context.Context, id string) error {
+func (d *Driver) stop(ctx context.Context, id string, within time.Duration) error {
 	c, err := d.engine.inspect(ctx, id)
 	if err == nil {
-		began, limit := d.toldToStop(id), time.Duration(c.Config.StopTimeout)*time.Second
+		began, limit := d.toldToStop(id), cmp.Or(within, time.Duration(c.Config.StopTimeout)*time.Second)
 		if left := limit - (d.now() - began); left > 0 || limit == 0 || !c.State.Running { // do not kill what does not run
 			err = d.engine.stop(ctx, id, left)
 		} else {

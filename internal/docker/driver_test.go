@@ -162,8 +162,8 @@ func TestLife(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, used, "an engine that has not measured it yet says nothing")
 
-	require.NoError(t, d.Stop(t.Context(), web))
-	require.NoError(t, d.Stop(t.Context(), web))
+	require.NoError(t, d.Stop(t.Context(), web, 0))
+	require.NoError(t, d.Stop(t.Context(), web, 0))
 	require.Equal(t, []string{"SIGTERM 7"}, c.signals)
 	found, err = d.List(t.Context())
 	require.NoError(t, err)
@@ -201,34 +201,43 @@ func TestStuck(t *testing.T) {
 	d.now = func() time.Duration { return at }
 	started(t, d, launch())
 	f.stuck = true
-	require.Error(t, d.Stop(t.Context(), web))
+	require.Error(t, d.Stop(t.Context(), web, 0))
 	at += 4200 * time.Millisecond
-	require.Error(t, d.Stop(t.Context(), web))
+	require.Error(t, d.Stop(t.Context(), web, 0))
 	require.Equal(t, []string{"SIGTERM 7", "SIGTERM 3"}, f.containers[name].signals)
 	at += 2800 * time.Millisecond
 	f.broken = "/kill"
-	require.Error(t, d.Stop(t.Context(), web), "it is tried again")
+	require.Error(t, d.Stop(t.Context(), web, 0), "it is tried again")
 	f.broken = ""
-	require.NoError(t, d.Stop(t.Context(), web))
+	require.NoError(t, d.Stop(t.Context(), web, 0))
 	require.Equal(t, "SIGKILL", f.containers[name].signals[2])
 	require.Empty(t, d.stops)
 	f.stuck = false
 	started(t, d, launch())
-	require.NoError(t, d.Stop(t.Context(), web))
+	require.NoError(t, d.Stop(t.Context(), web, 0))
 	require.Equal(t, "SIGTERM 7", f.containers[name].signals[3], "the next start has all its time")
 
 	started(t, d, launch())
 	f.stuck = true
-	require.Error(t, d.Stop(t.Context(), web))
+	require.Error(t, d.Stop(t.Context(), web, 0))
 	f.mu.Lock()
 	f.containers[name].end(0)
 	f.stuck = false
 	f.mu.Unlock()
-	require.NoError(t, d.Stop(t.Context(), web))
+	require.NoError(t, d.Stop(t.Context(), web, 0))
 	at += time.Hour
 	started(t, d, launch())
-	require.NoError(t, d.Stop(t.Context(), web))
+	require.NoError(t, d.Stop(t.Context(), web, 0))
 	require.Equal(t, "SIGTERM 7", f.containers[name].signals[5], "also after a stop that nobody took and that came true")
+}
+
+// F13: a container that runs obeys another stop time than it was started with.
+func TestStopWithin(t *testing.T) {
+	t.Parallel()
+	d, f := setup(t)
+	started(t, d, launch())
+	require.NoError(t, d.Stop(t.Context(), web, 90*time.Second))
+	require.Equal(t, []string{"SIGTERM 90"}, f.containers[name].signals)
 }
 
 // X28, S53: what is created only may be about to start: the engine is asked to stop it.
@@ -242,10 +251,10 @@ func TestStopsWhatIsCreated(t *testing.T) {
 	f.stuck = true
 	at := time.Minute
 	d.now = func() time.Duration { return at }
-	require.Error(t, d.Stop(t.Context(), web))
+	require.Error(t, d.Stop(t.Context(), web, 0))
 	at += time.Hour
 	f.stuck = false
-	require.NoError(t, d.Stop(t.Context(), web))
+	require.NoError(t, d.Stop(t.Context(), web, 0))
 	require.Equal(t, []string{"SIGTERM 7", "SIGTERM 0"}, f.containers[name].signals, "an engine kills nothing that does not run")
 }
 
@@ -364,7 +373,7 @@ func TestPreStart(t *testing.T) {
 	out, err := d.Output(t.Context(), web, 40)
 	require.NoError(t, err)
 	require.Equal(t, "no such model\n", string(out.Data), "its last words are the replica's")
-	require.NoError(t, d.Stop(t.Context(), web))
+	require.NoError(t, d.Stop(t.Context(), web, 0))
 	require.Len(t, f.containers, 1, "also once nothing of it is to run")
 	l.Process.PreStart = l.Process.PreStart[:1]
 	started(t, d, l)
@@ -400,10 +409,10 @@ func TestStartAgain(t *testing.T) {
 	t.Parallel()
 	d, f := setup(t)
 	started(t, d, launch())
-	require.NoError(t, d.Stop(t.Context(), web))
+	require.NoError(t, d.Stop(t.Context(), web, 0))
 	started(t, d, launch())
 	require.Equal(t, 1, f.made)
-	require.NoError(t, d.Stop(t.Context(), web))
+	require.NoError(t, d.Stop(t.Context(), web, 0))
 	started(t, d, launch(func(l *replicas.Launch) { l.Ports[0].Port = 20124 }))
 	require.Equal(t, 2, f.made)
 }
@@ -575,7 +584,7 @@ func TestOutputOfTwoStreams(t *testing.T) {
 			if !filters { // others lose what comes so late
 				want += "progress 4 "
 			}
-			require.NoError(t, d.Stop(t.Context(), web))
+			require.NoError(t, d.Stop(t.Context(), web, 0))
 			for r.read(d, 8) {
 			}
 			require.Equal(t, want, r.got.String())
@@ -606,7 +615,7 @@ func TestOutputIsCorrupt(t *testing.T) {
 	require.EqualValues(t, 1, r.skipped, "only what may be missing counts")
 
 	f.corrupt = true
-	require.NoError(t, d.Stop(t.Context(), web))
+	require.NoError(t, d.Stop(t.Context(), web, 0))
 	for range maxCuts {
 		_, err := d.Output(t.Context(), web, r.at)
 		require.Error(t, err)
@@ -663,7 +672,7 @@ func TestOutputOfOneContainerAndTheNext(t *testing.T) {
 	}
 	require.Equal(t, "much of the first, which is long\nno such model\nup\n", r.got.String())
 	l.Ports[0].Port, l.OutputFrom = 20124, r.at-2 // a piece was under way when it was asked
-	require.NoError(t, d.Stop(t.Context(), web))
+	require.NoError(t, d.Stop(t.Context(), web, 0))
 	started(t, d, l)
 	f.prints(name, "up again\n")
 	for r.read(d, 8) {
@@ -688,7 +697,7 @@ func TestQuietOutput(t *testing.T) {
 	require.Equal(t, whole, f.requests["logs"]-f.requests["tail"])
 	f.prints(name, lines(2, 4)...)
 	require.True(t, r.read(d, 1))
-	require.NoError(t, d.Stop(t.Context(), web))
+	require.NoError(t, d.Stop(t.Context(), web, 0))
 	require.False(t, r.read(d, 8))
 	asked := f.requests["logs"]
 	for range 10 {

@@ -143,7 +143,7 @@ func (o *onEngine) output(from int64) (text string, next int64, skipped int64) {
 
 func (o *onEngine) removed() {
 	o.t.Helper()
-	require.NoError(o.t, o.Stop(o.t.Context(), o.id))
+	require.NoError(o.t, o.Stop(o.t.Context(), o.id, 0))
 	require.NoError(o.t, o.Remove(o.t.Context(), o.id))
 	require.NoError(o.t, o.Remove(o.t.Context(), o.id), "it is safe to repeat")
 	found, err := o.List(o.t.Context())
@@ -196,8 +196,8 @@ func (o *onEngine) life() {
 		return err == nil && used[o.id].Memory > 0 && used[o.id].CPU > 0
 	}, "its use is not measured")
 
-	require.NoError(o.t, o.Stop(ctx, o.id))
-	require.NoError(o.t, o.Stop(ctx, o.id), "it is safe to repeat")
+	require.NoError(o.t, o.Stop(ctx, o.id, 0))
+	require.NoError(o.t, o.Stop(ctx, o.id, 0), "it is safe to repeat")
 	exit, err := o.Await(ctx, o.id)
 	require.NoError(o.t, err)
 	require.Equal(o.t, "it ended by itself: exit code 0", exit.Message)
@@ -210,14 +210,14 @@ func (o *onEngine) life() {
 	second := o.start(l)
 	require.NotEqual(o.t, first.PID, second.PID)
 	o.serves()
-	require.NoError(o.t, o.Stop(ctx, o.id))
+	require.NoError(o.t, o.Stop(ctx, o.id, 0))
 	text, _, _ = o.output(next)
 	require.Equal(o.t, "asked to stop\n", text, "its output goes on")
 	l.Definition = "d2"
 	l.OutputFrom = 100
 	o.start(l)
 	o.serves()
-	require.NoError(o.t, o.Stop(ctx, o.id))
+	require.NoError(o.t, o.Stop(ctx, o.id, 0))
 	text, next, _ = o.output(100)
 	require.Equal(o.t, "asked to stop\n", text)
 	require.EqualValues(o.t, 100+len(text), next)
@@ -228,7 +228,7 @@ func (o *onEngine) stubborn() {
 	l := o.launch("stubborn")
 	o.start(l)
 	o.serves()
-	require.NoError(o.t, o.Stop(o.t.Context(), o.id))
+	require.NoError(o.t, o.Stop(o.t.Context(), o.id, 0))
 	exit, err := o.Await(o.t.Context(), o.id)
 	require.NoError(o.t, err)
 	require.Equal(o.t, "it ended by itself: exit code 137", exit.Message)
@@ -401,7 +401,7 @@ func (o *onEngine) tangles(version apiVersion) {
 		return lines == turns
 	}, "its lines do not come")
 	o.serves()
-	require.NoError(o.t, o.Stop(o.t.Context(), o.id))
+	require.NoError(o.t, o.Stop(o.t.Context(), o.id, 0))
 	for range 3 {
 		take()
 	}
@@ -444,7 +444,7 @@ func (o *onEngine) falls(e *testkit.Engine, lives bool) {
 	require.True(o.t, fleet.KindOf(<-awaited).Retryable())
 	_, err := o.Look(ctx, o.id)
 	require.Equal(o.t, fleet.Unavailable, fleet.KindOf(err), "%v", err)
-	require.Equal(o.t, fleet.Unavailable, fleet.KindOf(o.Stop(ctx, o.id)))
+	require.Equal(o.t, fleet.Unavailable, fleet.KindOf(o.Stop(ctx, o.id, 0)))
 	e.Do(o.t, "start")
 	e.Answers(o.t)
 	found, err := o.Look(ctx, o.id)
@@ -467,7 +467,7 @@ func (o *onEngine) falls(e *testkit.Engine, lives bool) {
 		return err != nil
 	}, "it does not stand still")
 	require.ErrorContains(o.t, err, "the engine took longer than 1s")
-	require.ErrorContains(o.t, o.Stop(ctx, o.id), "the engine took longer than 1s")
+	require.ErrorContains(o.t, o.Stop(ctx, o.id, 0), "the engine took longer than 1s")
 	e.Do(o.t, "CONT")
 	o.engine.limit = readLimit
 	e.Answers(o.t)

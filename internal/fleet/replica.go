@@ -206,8 +206,10 @@ type NodeReplica struct {
 	Definition Hash `json:"definition"`
 	// Run is false if it has to end.
 	Run bool `json:"run"`
-	// StopSeconds is the time between the graceful and the forced stop of this revision.
+	// StopSeconds is the time between the graceful and the forced stop, of the last release that it obeys.
 	StopSeconds int `json:"stopSeconds"`
+	// Terms are those that a later release gave it in place; without them its definition's apply.
+	Terms ReplicaTerms `json:"terms,omitzero"`
 	// Project is the deployment's project.
 	Project ProjectName `json:"project"`
 }

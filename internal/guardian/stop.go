@@ -21,23 +21,28 @@ const killMargin = 5 * time.Second
 // the guardian hangs or has died, the command gets no grace: everything is killed. When the context ends
 // earlier, the guardian continues to stop.
 func (r *Runtime) Stop(ctx context.Context, name fleet.InstanceName) error {
+	return r.StopWithin(ctx, name, 0)
+}
+
+// StopWithin is Stop with another grace than the instance was started with; 0 leaves that.
+func (r *Runtime) StopWithin(ctx context.Context, name fleet.InstanceName, grace time.Duration) error {
 	dir, err := r.dir(name)
 	if err != nil {
 		return err
 	}
-	if err := r.stop(ctx, dir); err != nil {
+	if err := r.stop(ctx, dir, grace); err != nil {
 		return fmt.Errorf("stop %s: %w", name, err)
 	}
 	return nil
 }
 
-func (r *Runtime) stop(ctx context.Context, dir string) error {
+func (r *Runtime) stop(ctx context.Context, dir string, grace time.Duration) error {
 	held, err := lockHeld(dir)
 	if err != nil {
 		return err
 	}
 	if held {
-		done, err := r.stopGuardian(ctx, dir)
+		done, err := r.stopGuardian(ctx, dir, request{Op: opStop, GraceSeconds: grace.Seconds()})
 		if done || err != nil {
 			return err
 		}
@@ -55,11 +60,11 @@ func (r *Runtime) stop(ctx context.Context, dir string) error {
 }
 
 // stopGuardian is done if a guardian stopped everything itself; otherwise no guardian is left.
-func (r *Runtime) stopGuardian(ctx context.Context, dir string) (done bool, err error) {
+func (r *Runtime) stopGuardian(ctx context.Context, dir string, in request) (done bool, err error) {
 	st, err := r.probe(ctx, dir)
 	switch {
 	case err == nil:
-		if err = stopLive(ctx, dir, st); err == nil || ctx.Err() != nil {
+		if err = stopLive(ctx, dir, st, in); err == nil || ctx.Err() != nil {
 			return err == nil, err
 		}
 	case errors.Is(err, errNone):
@@ -76,18 +81,18 @@ func (r *Runtime) stopGuardian(ctx context.Context, dir string) (done bool, err 
 }
 
 // stopLive requests the stop and waits for the end of the guardian itself.
-func stopLive(ctx context.Context, dir string, st Status) error {
+func stopLive(ctx context.Context, dir string, st Status, in request) error {
 	guardian, err := openPID(st.GuardianPID)
 	if err != nil {
 		return err
 	}
 	var asked launch
 	err = readJSON(filepath.Join(dir, specFile), &asked)
-	ctx, cancel := context.WithTimeout(ctx, asked.stopGrace()+killMargin)
+	ctx, cancel := context.WithTimeout(ctx, in.grace(asked.Spec)+killMargin)
 	defer cancel()
 	var answer response
 	if err == nil {
-		answer, err = ask(ctx, dir, request{Op: opStop})
+		answer, err = ask(ctx, dir, in)
 	}
 	if err == nil {
 		err = answer.err()

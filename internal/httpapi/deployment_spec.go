@@ -29,7 +29,7 @@ func (s *server) keepDeployment(ctx context.Context, project fleet.ProjectName, 
 
 // deploymentPut is the store's change of a declaration.
 func deploymentPut(m declare.Made, w postgres.Write) deployments.DeploymentPut {
-	return deployments.DeploymentPut{Write: w, Spec: m.Spec, Definition: m.Content()}
+	return deployments.DeploymentPut{Write: w, Spec: m.Spec, Definition: m.Content(), Compare: m.Changes}
 }
 
 // remake generates the definition of a spec that stands, from its stored files.

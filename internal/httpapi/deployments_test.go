@@ -396,6 +396,46 @@ func TestDeploymentSecrets(t *testing.T) {
 	require.NotContains(t, r.log.String(), "swordfish")
 }
 
+// fieldPaths are changed fields with their paths.
+func fieldPaths(changes []api.SpecChange) (all []string) {
+	for _, c := range changes {
+		all = append(all, c.Field+" "+string(c.Path))
+	}
+	return all
+}
+
+// F51: a write, a deploy, a plan and an apply say of each field that differs from what runs how it gets there.
+func TestDeploymentChanges(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	spec := func(more string) string { return `{"command":["x"],"health":{"type":"none"},"replicas":2` + more + `}` }
+	put := func(query, body string) []string {
+		return fieldPaths(into[api.Accepted](t, r.put(webPath+query, body)).Changes)
+	}
+	require.Empty(t, put("", spec("")), "nothing runs of it")
+	require.Empty(t, put("", spec("")))
+	both := spec(`,"stopSeconds":7,"env":{"X":"swordfish"},"secretEnv":["X"]`)
+	want := []string{"/process/env/X new_runtime_object", "/process/stopSeconds in_place", "/secretEnv in_place"}
+	deferred := []string{"/process/env/X deferred", "/process/stopSeconds deferred", "/secretEnv deferred"}
+	require.Equal(t, want, put("?dryRun=true", both))
+
+	manifests := `{"objects":[{"kind":"Deployment","name":"web","spec":` + both + `},{"kind":"Deployment","name":"new","spec":` + both + `}]}`
+	a := r.call(r.admin, http.MethodPost, planPath, manifests)
+	require.NotContains(t, string(a.body), "swordfish")
+	plan := into[api.Plan](t, a)
+	require.Equal(t, want, fieldPaths(planOf(t, plan, "web").Changes))
+	require.Empty(t, planOf(t, plan, "new").Changes)
+	staged := into[api.Plan](t, r.call(r.admin, http.MethodPost, planPath+"?deploy=false", manifests))
+	require.Equal(t, deferred, fieldPaths(planOf(t, staged, "web").Changes))
+
+	require.Equal(t, deferred, put("?deploy=false", both))
+	deploy := into[api.Accepted](t, r.call(r.operator, http.MethodPost, webPath+"/deploy", `{}`))
+	require.Equal(t, want, fieldPaths(deploy.Changes), "what was only written is released")
+	require.Equal(t, append(deferred, "/state deferred"), put("", spec(`,"state":"stopped"`)))
+	applied := into[api.Applied](t, r.call(r.admin, http.MethodPost, applyPath, `{"objects":[{"kind":"Deployment","name":"web","spec":`+both+`}]}`))
+	require.Equal(t, append(want, "/state in_place"), fieldPaths(applied.Objects[0].Changes), "what was released last is what would run")
+}
+
 // S87, S98, S108, S111, S121: what is wrong is told with its place and what is allowed, and nothing
 // is stored.
 func TestDeploymentRefusals(t *testing.T) {

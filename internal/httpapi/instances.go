@@ -210,6 +210,7 @@ func (s *server) siteFor(ctx context.Context, key fleet.ObjectKey) (fleet.SiteSp
 // startedOutput answers a change of an instance, and wakes the entity when it has work.
 func (s *server) startedOutput(ctx context.Context, st postgres.Started, m MutationParams) *acceptedOutput {
 	out := declared(st.Written, m)
+	out.Body.Changes = st.Changes
 	if st.Operation == nil {
 		return out
 	}

@@ -211,6 +211,9 @@ func keyUnderWay() error {
 type Started struct {
 	Written
 	Operation *Operation
+	// Changes are the fields of a deployment that a PUT found to differ from what runs. A repeat under an idempotency
+	// key has none.
+	Changes []fleet.SpecChange
 }
 
 // Door is a workflow that waits for an operation.

@@ -37,7 +37,7 @@ func (*oneReplica) Look(_ context.Context, id fleet.ReplicaID) (replicas.Found, 
 func (*oneReplica) Usage(context.Context) (map[fleet.ReplicaID]replicas.Usage, error) {
 	return nil, nil
 }
-func (d *oneReplica) Stop(context.Context, fleet.ReplicaID) error { return d.stop() }
+func (d *oneReplica) Stop(context.Context, fleet.ReplicaID, time.Duration) error { return d.stop() }
 
 // awayAPI is a region whose API nobody reaches.
 type awayAPI struct{}

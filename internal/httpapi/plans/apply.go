@@ -205,6 +205,6 @@ func resultOf(o *planned, out *api.Accepted, err error) api.AppliedObject {
 	if object := out.Object; object != nil {
 		v.Generation, v.ResourceVersion = object.Generation, object.ResourceVersion
 	}
-	v.Operation = out.Operation
+	v.Operation, v.Changes = out.Operation, out.Changes
 	return v
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/declare"
+	"github.com/holdfast-io/holdfast/internal/definition"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
@@ -99,10 +100,53 @@ func (a *applying) putDeploymentOf(ctx context.Context, o *planned, w postgres.W
 	}
 	p := deployments.DeploymentPut{
 		Write: w, Spec: made.Spec, Definition: made.Content(), Deploy: a.r.deploy, Reason: cmp.Or(o.deployment.reason, a.r.head.Reason),
+		Compare: made.Changes,
 	}
 	started, err := a.Store.PutDeployment(ctx, p)
 	if err != nil {
 		return nil, err
 	}
 	return a.Started(ctx, started), nil
+}
+
+// detailDeployments says of deployments that stand how each field that differs from what runs gets there (F51).
+func (p *planner) detailDeployments(ctx context.Context, all []*planned) error {
+	for some := range slices.Chunk(all, detailed) {
+		names := make([]string, len(some))
+		for i, o := range some {
+			names[i] = o.key.Name
+		}
+		run, err := p.s.Store.RunningSpecs(ctx, names...)
+		if err != nil {
+			return err
+		}
+		some = slices.DeleteFunc(some, func(o *planned) bool { return run[o.key.Name].UID != o.now.UID })
+		for few := range slices.Chunk(some, heldAtOnce/definition.MaxBytes) {
+			if err := p.comparePaths(ctx, few, run); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// comparePaths has the definitions of all of them in memory at once.
+func (p *planner) comparePaths(ctx context.Context, few []*planned, run map[string]fleet.RunningSpec) error {
+	var hashes []fleet.Hash
+	for _, o := range few {
+		if r := run[o.key.Name]; r.Definition != o.content.Hash {
+			hashes = append(hashes, r.Definition)
+		}
+	}
+	var bodies map[fleet.Hash][]byte
+	var err error
+	if len(hashes) > 0 {
+		bodies, err = p.s.Store.WholeBodies(ctx, hashes)
+	}
+	for i := 0; i < len(few) && err == nil; i++ {
+		r := run[few[i].key.Name]
+		r.Body = bodies[r.Definition]
+		few[i].changes, err = few[i].deployment.made.Changes(&r, few[i].deploy)
+	}
+	return err
 }

@@ -34,8 +34,11 @@ const (
 // detail fills in what is shown of changes: the difference of the declared part, and for
 // instances that of the final config to what each node holds.
 func (p *planner) detail(ctx context.Context) error {
-	var changed []*planned
+	var changed, deployed []*planned
 	for _, o := range p.ordered {
+		if o.ok() && o.key.Kind == fleet.KindDeployment && o.now != nil {
+			deployed = append(deployed, o)
+		}
 		if !o.ok() || o.action == api.PlanUnchanged {
 			continue
 		}
@@ -51,7 +54,7 @@ func (p *planner) detail(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	return p.detailDeployments(ctx, deployed)
 }
 
 // declaredDifference compares labels and spec. The config is compared with what nodes hold, so

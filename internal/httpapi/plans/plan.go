@@ -159,7 +159,7 @@ func (p *planned) view() api.PlanObject {
 	}
 	v.Action, v.Digest, v.Releases, v.Unreleased = p.action, p.digest, p.releases, p.unreleased
 	v.Hash, v.Size = p.content.Hash, p.content.Size
-	v.Declared, v.Nodes = p.difference, p.nodes
+	v.Declared, v.Nodes, v.Changes = p.difference, p.nodes, p.changes
 	return v
 }
 

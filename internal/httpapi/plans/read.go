@@ -62,6 +62,7 @@ type planned struct {
 	problem    error
 	// What is shown of a change.
 	difference *api.Difference
+	changes    []fleet.SpecChange
 	nodes      []api.PlanNodes
 }
 

@@ -21,6 +21,8 @@ type Store interface {
 	// ViewDeployments takes as many queries for a page as for one. It knows deployments that have
 	// ended too, as long as their record is kept.
 	ViewDeployments(ctx context.Context, names ...string) (map[string]deployments.DeploymentView, error)
+	// RunningSpecs gives what runs of deployments by name, without bodies; nothing of one that was not released.
+	RunningSpecs(ctx context.Context, names ...string) (map[string]fleet.RunningSpec, error)
 }
 
 // setStore reads many objects at once: none of it takes a query per object.

@@ -88,7 +88,7 @@ func (w *worker) ready(ctx context.Context) error {
 		if l.OutputFrom, err = w.keeper.opt.Store.ReplicaLogOffset(ctx, w.id); err != nil {
 			return err
 		}
-		if err := driver.Stop(ctx, w.id); err != nil { // commands of an earlier agent
+		if err := driver.Stop(ctx, w.id, w.stopTime()); err != nil { // commands of an earlier agent
 			return err
 		}
 		if err := writeFiles(l.Dir, l.Process.Files); err != nil {
@@ -176,7 +176,7 @@ func (w *worker) startOne(ctx context.Context) (Found, error) {
 func (w *worker) launchNow(ctx context.Context) (Found, error) {
 	k, r := w.keeper, w.now()
 	driver := w.driver(r)
-	if err := driver.Stop(ctx, w.id); err != nil { // nothing of an earlier start runs beside it
+	if err := driver.Stop(ctx, w.id, w.stopTime()); err != nil { // nothing of an earlier start runs beside it
 		return Found{}, err
 	}
 	at, err := k.ports.choose(w.id, w.def.Ports, r.Ports)
@@ -248,7 +248,7 @@ func (w *worker) running(ctx context.Context, found Found) {
 }
 
 func (w *worker) startProbes() decide.ProbeState {
-	check, _ := checkOf(*w.def)
+	check, _ := checkOf(w.obeyed())
 	limit := time.Duration(fleet.DefaultStartup) * time.Second
 	if w.def.Startup != nil && w.def.Startup.Deadline > 0 {
 		limit = time.Duration(w.def.Startup.Deadline * float64(time.Second))
@@ -284,7 +284,8 @@ func (w *worker) watchExit(ctx context.Context, driver Driver) {
 
 // watch starts the probes of a replica from a known probe state.
 func (w *worker) watch(p decide.ProbeState) {
-	check, port := checkOf(*w.def)
+	w.obeys = w.now().Terms
+	check, port := checkOf(w.def.Under(w.obeys))
 	w.setProbe(p)
 	if check.Type == fleet.HealthNone {
 		return

@@ -2,6 +2,7 @@ package replicas
 
 import (
 	"context"
+	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/guardian"
@@ -23,8 +24,9 @@ type Driver interface {
 	Look(ctx context.Context, id fleet.ReplicaID) (Found, error)
 	// Await returns when nothing of a replica runs any more, and gives its exit; at once when nothing runs.
 	Await(ctx context.Context, id fleet.ReplicaID) (Exit, error)
-	// Stop ends a replica: with a signal first, by force after its stop time. Only its output stays.
-	Stop(ctx context.Context, id fleet.ReplicaID) error
+	// Stop ends a replica: with a signal first, by force after a time, 0 for the stop time that it was started with.
+	// Only its output stays.
+	Stop(ctx context.Context, id fleet.ReplicaID, within time.Duration) error
 	// Remove deletes all that is left of a stopped replica, including its output.
 	Remove(ctx context.Context, id fleet.ReplicaID) error
 	// Output reads a replica's output from an offset. Data is empty at the end.

@@ -152,7 +152,7 @@ func (f *fakeDriver) Await(ctx context.Context, id fleet.ReplicaID) (Exit, error
 	}
 }
 
-func (f *fakeDriver) Stop(ctx context.Context, id fleet.ReplicaID) error {
+func (f *fakeDriver) Stop(ctx context.Context, id fleet.ReplicaID, _ time.Duration) error {
 	done, err := f.call(ctx)
 	if err != nil {
 		f.is(func() { f.refused++ })

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -46,7 +47,7 @@ func (w *worker) stop(ctx context.Context, a decide.ReplicaAction) {
 // end ends what runs, whatever it is, and tells whether that worked; if not, the worker retries it.
 func (w *worker) end(ctx context.Context, driver Driver) bool {
 	w.keeper.prober.forget(w.id)
-	if err := driver.Stop(ctx, w.id); err != nil {
+	if err := driver.Stop(ctx, w.id, w.stopTime()); err != nil {
 		if ctx.Err() == nil && w.refused == 0 {
 			w.keeper.opt.Log.Error("stop a replica, retrying", "replica", w.id, "err", err)
 		}
@@ -224,12 +225,12 @@ func (k *Keeper) stopThose(ctx context.Context, name fleet.Driver, driver Driver
 	results := make(chan error, len(found))
 	for _, f := range found {
 		go func() {
-			err := driver.Stop(ctx, f.ID)
+			err := driver.Stop(ctx, f.ID, k.stopTime(f.ID))
 			for err != nil {
 				if pause.For(ctx, lookAgain) != nil {
 					break
 				}
-				err = driver.Stop(ctx, f.ID)
+				err = driver.Stop(ctx, f.ID, k.stopTime(f.ID))
 			}
 			results <- err
 		}()
@@ -239,6 +240,16 @@ func (k *Keeper) stopThose(ctx context.Context, name fleet.Driver, driver Driver
 		errs = append(errs, <-results)
 	}
 	return errors.Join(errs...)
+}
+
+// stopTime is the stop time of a replica now, 0 for a stranger.
+func (k *Keeper) stopTime(id fleet.ReplicaID) time.Duration {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if w, has := k.replicas[id]; has {
+		return time.Duration(w.known.StopSeconds) * time.Second
+	}
+	return 0
 }
 
 // mayRun tells whether replicas of a driver may still run.

@@ -192,10 +192,10 @@ func TestExpectedStatus(t *testing.T) {
 		{200, 0, true}, {399, 0, true}, {400, 0, false}, {503, 0, false}, {503, 503, true}, {200, 204, false}, {302, 302, true},
 	} {
 		program.status.Store(int64(c.answers))
-		w := &watch{address: program.address(), check: fleet.HealthCheck{ExpectedStatus: c.expects}.WithDefaults()}
-		require.Equal(t, c.ok, p.probe(t.Context(), w), "%+v", c)
+		check := fleet.HealthCheck{ExpectedStatus: c.expects}.WithDefaults()
+		require.Equal(t, c.ok, p.probe(t.Context(), program.address(), check), "%+v", c)
 	}
-	require.False(t, p.probe(t.Context(), &watch{address: "127.0.0.1:1", check: fleet.HealthCheck{}.WithDefaults()}), "nobody listens")
+	require.False(t, p.probe(t.Context(), "127.0.0.1:1", fleet.HealthCheck{}.WithDefaults()), "nobody listens")
 }
 
 // S76, S79, X21: what a port answers without an end is read no further than a head may be, and is a failure.
@@ -232,8 +232,8 @@ func TestEndlessAnswers(t *testing.T) {
 					_, err = conn.Write(piece)
 				}
 			}()
-			w := &watch{address: port.Addr().String(), check: fleet.HealthCheck{}.WithDefaults()}
-			require.Equal(t, row.ok, newProber(guardian.SinceBoot).probe(t.Context(), w))
+			check := fleet.HealthCheck{}.WithDefaults()
+			require.Equal(t, row.ok, newProber(guardian.SinceBoot).probe(t.Context(), port.Addr().String(), check))
 			require.Less(t, <-sent, most)
 		})
 	}
@@ -248,7 +248,7 @@ func TestHealthPaths(t *testing.T) {
 		"/a%zz": false, "/a\tb": false, "/a\x7f": false,
 	} {
 		require.Equal(t, valid, fleet.ValidHealthPath(path), path)
-		require.Equal(t, valid, p.probe(t.Context(), &watch{address: program.address(), check: fleet.HealthCheck{Path: path}.WithDefaults()}), path)
+		require.Equal(t, valid, p.probe(t.Context(), program.address(), fleet.HealthCheck{Path: path}.WithDefaults()), path)
 	}
 }
 

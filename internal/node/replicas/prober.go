@@ -40,7 +40,7 @@ type prober struct {
 	looked  time.Duration
 }
 
-// watch is one replica under probes. Only its state changes.
+// watch is one replica under probes. Only its state changes, and the terms of its check.
 type watch struct {
 	id      fleet.ReplicaID
 	check   fleet.HealthCheck
@@ -72,6 +72,20 @@ func (p *prober) forget(id fleet.ReplicaID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.watched, id)
+}
+
+// amend has a replica probed by other terms from now on. A probe under way keeps its timeout.
+func (p *prober) amend(id fleet.ReplicaID, check fleet.HealthCheck) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	w, watched := p.watched[id]
+	if !watched {
+		return
+	}
+	w.state = w.state.Amend(w.check, check, p.now())
+	w.check = check
+	w.changed(w.state)
+	poke.Once(p.wake)
 }
 
 // run starts probes when they are due.
@@ -139,9 +153,12 @@ func (p *prober) catchUp(now time.Duration) {
 
 // try makes one probe and applies its result.
 func (p *prober) try(ctx context.Context, w *watch) {
+	p.mu.Lock()
+	check := w.check
+	p.mu.Unlock()
 	began := p.now()
-	ctx, cancel := context.WithTimeout(ctx, time.Duration(w.check.Timeout*float64(time.Second)))
-	ok := p.probe(ctx, w)
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(check.Timeout*float64(time.Second)))
+	ok := p.probe(ctx, w.address, check)
 	canceled := errors.Is(ctx.Err(), context.Canceled)
 	cancel()
 	p.mu.Lock()
@@ -163,20 +180,20 @@ func (p *prober) try(ctx context.Context, w *watch) {
 }
 
 // probe tells whether the replica answered as its health check requires.
-func (p *prober) probe(ctx context.Context, w *watch) bool {
-	conn, err := p.dialer.DialContext(ctx, "tcp", w.address)
+func (p *prober) probe(ctx context.Context, address string, check fleet.HealthCheck) bool {
+	conn, err := p.dialer.DialContext(ctx, "tcp", address)
 	if err != nil {
 		return false
 	}
 	defer conn.Close() //nolint:errcheck // its answer was read
-	if w.check.Type == fleet.HealthTCP {
+	if check.Type == fleet.HealthTCP {
 		return true
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) }) // ends a blocked read or write
 	defer stop()
-	status, err := ask(ctx, conn, w)
-	if w.check.ExpectedStatus != 0 {
-		return err == nil && status == w.check.ExpectedStatus
+	status, err := ask(ctx, conn, address, check)
+	if check.ExpectedStatus != 0 {
+		return err == nil && status == check.ExpectedStatus
 	}
 	return err == nil && status >= http.StatusOK && status < http.StatusBadRequest
 }
@@ -190,8 +207,8 @@ const (
 
 // ask makes one request on its own connection, as a client of the replica would. A client with a pool would
 // cost twice as much.
-func ask(ctx context.Context, conn net.Conn, w *watch) (status int, err error) {
-	req, err := http.NewRequestWithContext(ctx, w.check.Method, "http://"+w.address+"/"+strings.TrimPrefix(w.check.Path, "/"), http.NoBody)
+func ask(ctx context.Context, conn net.Conn, address string, check fleet.HealthCheck) (status int, err error) {
+	req, err := http.NewRequestWithContext(ctx, check.Method, "http://"+address+"/"+strings.TrimPrefix(check.Path, "/"), http.NoBody)
 	if err != nil {
 		return 0, fleet.Errorf(fleet.Invalid, "make the request of a probe: %w", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/guardian"
@@ -190,7 +191,7 @@ func (p *Process) Await(ctx context.Context, id fleet.ReplicaID) (Exit, error) {
 	case guardian.Ended:
 		err = p.cgroups.remove(ctx, id)
 	case guardian.Dead:
-		err = p.Stop(ctx, id)
+		err = p.Stop(ctx, id, 0)
 	case guardian.Live, guardian.Hung:
 		return Exit{}, fleet.Errorf(fleet.Conflict, "replica %s was started by another process", id)
 	}
@@ -204,8 +205,8 @@ func (p *Process) Await(ctx context.Context, id fleet.ReplicaID) (Exit, error) {
 }
 
 // Stop ends the command through its guardian, or directly.
-func (p *Process) Stop(ctx context.Context, id fleet.ReplicaID) error {
-	err := p.runtime.Stop(ctx, nameOf(id))
+func (p *Process) Stop(ctx context.Context, id fleet.ReplicaID, within time.Duration) error {
+	err := p.runtime.StopWithin(ctx, nameOf(id), within)
 	if err == nil {
 		p.note(id, guardian.Status{})
 		err = p.cgroups.remove(ctx, id)
@@ -215,7 +216,7 @@ func (p *Process) Stop(ctx context.Context, id fleet.ReplicaID) error {
 
 // Remove deletes the guardian's directory.
 func (p *Process) Remove(ctx context.Context, id fleet.ReplicaID) error {
-	return errors.Join(p.Stop(ctx, id), p.runtime.Remove(ctx, nameOf(id)))
+	return errors.Join(p.Stop(ctx, id, 0), p.runtime.Remove(ctx, nameOf(id)))
 }
 
 // Output reads the output that the guardian stored.

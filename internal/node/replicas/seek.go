@@ -57,7 +57,7 @@ func (k *Keeper) endUnseen(ctx context.Context, driver Driver, ids []fleet.Repli
 	for _, id := range ids {
 		k.workers.Go(func() {
 			for ctx.Err() == nil {
-				err := driver.Stop(ctx, id)
+				err := driver.Stop(ctx, id, k.stopTime(id))
 				if err == nil {
 					err = driver.Remove(ctx, id)
 				}

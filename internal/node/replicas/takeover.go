@@ -137,7 +137,7 @@ func (w *worker) load(ctx context.Context) {
 		p = w.startProbes()
 	}
 	// Spread the probes, so that not all run at the same moment from now on.
-	check, _ := checkOf(def)
+	check, _ := checkOf(w.obeyed())
 	spread := min(time.Duration(check.Interval*float64(time.Second)), takeOverSpread)
 	p = p.Resume(check, w.keeper.opt.Now())
 	p.Next = w.keeper.opt.Now() + time.Duration(rand.Float64()*float64(spread)) //nolint:gosec // a pace is no secret

@@ -32,7 +32,8 @@ type worker struct {
 	unseen, stranger bool
 
 	def     *fleet.Definition
-	fresh   bool // it is prepared, and was not started since
+	obeys   fleet.ReplicaTerms // those of its probes
+	fresh   bool               // it is prepared, and was not started since
 	process decide.ReplicaProcess
 	since   time.Duration // when process changed
 	ending  Exit          // why it ends, or has ended
@@ -121,6 +122,7 @@ func (w *worker) is(p decide.ReplicaProcess) { w.process, w.since = p, w.keeper.
 func (w *worker) run(ctx context.Context) {
 	w.takeOver(ctx)
 	for ctx.Err() == nil {
+		w.obey()
 		w.heed(ctx)
 		switch a := w.next(); a.Do {
 		case decide.DoPrepare:
@@ -155,7 +157,7 @@ func (w *worker) next() decide.ReplicaAction {
 		Restarts: r.Used, Alone: r.Alone, GaveUp: w.gaveUp, Stop: time.Duration(r.StopSeconds) * time.Second, Refused: w.refused, Away: away,
 	}
 	if w.def != nil {
-		here.Terms = w.def.Recovery
+		here.Terms = w.def.Under(r.Terms).Recovery
 	} else {
 		here.Probe.Begun = true // a replica without probes is not late
 	}
@@ -172,6 +174,24 @@ func (w *worker) setProbe(p decide.ProbeState) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.probe = p
+}
+
+// obeyed is its definition, once loaded, under the terms of the newest set.
+func (w *worker) obeyed() fleet.Definition { return w.def.Under(w.now().Terms) }
+
+// stopTime is the time between the graceful and the forced stop, by the newest set.
+func (w *worker) stopTime() time.Duration { return w.keeper.stopTime(w.id) }
+
+// obey has what runs probed by the terms of the newest set (F13). Whatever else follows from terms is decided anew
+// with each step.
+func (w *worker) obey() {
+	terms := w.now().Terms
+	if w.def == nil || terms == w.obeys {
+		return
+	}
+	w.obeys = terms
+	check, _ := checkOf(w.def.Under(terms))
+	w.keeper.prober.amend(w.id, check)
 }
 
 // lookAgain is the pause between looks at a replica that sends no events: one without probes because its

@@ -259,7 +259,7 @@ func (q *Queries) ForgetDeployment(ctx context.Context, arg ForgetDeploymentPara
 }
 
 const getDeploymentRevision = `-- name: GetDeploymentRevision :one
-SELECT deployment, revision, uid, generation, process_version, spec, definition, created_by, reason, created_at, terms, project FROM deployment_revisions WHERE deployment = $1 AND revision = $2
+SELECT deployment, revision, uid, generation, process_version, spec, definition, created_by, reason, created_at, terms, project, object FROM deployment_revisions WHERE deployment = $1 AND revision = $2
 `
 
 type GetDeploymentRevisionParams struct {
@@ -283,6 +283,7 @@ func (q *Queries) GetDeploymentRevision(ctx context.Context, arg GetDeploymentRe
 		&i.CreatedAt,
 		&i.Terms,
 		&i.Project,
+		&i.Object,
 	)
 	return i, err
 }
@@ -335,8 +336,8 @@ func (q *Queries) InsertDeployment(ctx context.Context, arg InsertDeploymentPara
 }
 
 const insertDeploymentRevision = `-- name: InsertDeploymentRevision :exec
-INSERT INTO deployment_revisions (deployment, revision, uid, project, generation, process_version, spec, terms, definition, created_by, reason)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+INSERT INTO deployment_revisions (deployment, revision, uid, project, generation, process_version, spec, terms, definition, object, created_by, reason)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
 `
 
 type InsertDeploymentRevisionParams struct {
@@ -349,6 +350,7 @@ type InsertDeploymentRevisionParams struct {
 	Spec           json.RawMessage
 	Terms          json.RawMessage
 	Definition     []byte
+	Object         []byte
 	CreatedBy      string
 	Reason         string
 }
@@ -364,6 +366,7 @@ func (q *Queries) InsertDeploymentRevision(ctx context.Context, arg InsertDeploy
 		arg.Spec,
 		arg.Terms,
 		arg.Definition,
+		arg.Object,
 		arg.CreatedBy,
 		arg.Reason,
 	)
@@ -419,7 +422,7 @@ func (q *Queries) ListDeploymentHistory(ctx context.Context, arg ListDeploymentH
 }
 
 const listDeploymentRevisions = `-- name: ListDeploymentRevisions :many
-SELECT v.deployment, v.revision, v.uid, v.generation, v.process_version, v.spec, v.definition, v.created_by, v.reason, v.created_at, v.terms, v.project FROM deployment_revisions v JOIN deployments d ON d.name = v.deployment AND d.project = v.project
+SELECT v.deployment, v.revision, v.uid, v.generation, v.process_version, v.spec, v.definition, v.created_by, v.reason, v.created_at, v.terms, v.project, v.object FROM deployment_revisions v JOIN deployments d ON d.name = v.deployment AND d.project = v.project
 WHERE v.deployment = $1 AND ($2::bigint = 0 OR v.revision < $2)
 ORDER BY v.revision DESC LIMIT $3
 `
@@ -452,6 +455,7 @@ func (q *Queries) ListDeploymentRevisions(ctx context.Context, arg ListDeploymen
 			&i.CreatedAt,
 			&i.Terms,
 			&i.Project,
+			&i.Object,
 		); err != nil {
 			return nil, err
 		}
@@ -591,7 +595,7 @@ func (q *Queries) NamesOfPlacement(ctx context.Context, arg NamesOfPlacementPara
 }
 
 const newestDeploymentRevision = `-- name: NewestDeploymentRevision :one
-SELECT deployment, revision, uid, generation, process_version, spec, definition, created_by, reason, created_at, terms, project FROM deployment_revisions WHERE deployment = $1 AND uid = $2 ORDER BY revision DESC LIMIT 1
+SELECT deployment, revision, uid, generation, process_version, spec, definition, created_by, reason, created_at, terms, project, object FROM deployment_revisions WHERE deployment = $1 AND uid = $2 ORDER BY revision DESC LIMIT 1
 `
 
 type NewestDeploymentRevisionParams struct {
@@ -615,6 +619,7 @@ func (q *Queries) NewestDeploymentRevision(ctx context.Context, arg NewestDeploy
 		&i.CreatedAt,
 		&i.Terms,
 		&i.Project,
+		&i.Object,
 	)
 	return i, err
 }
@@ -722,6 +727,51 @@ func (q *Queries) RestartDeployment(ctx context.Context, name string) (int64, er
 	return process_version, err
 }
 
+const runningSpecs = `-- name: RunningSpecs :many
+SELECT d.name, d.uid, d.target, v.spec, v.definition FROM deployments d
+LEFT JOIN LATERAL (
+    SELECT coalesce(r.terms_revision, r.revision) AS obeyed, count(*) AS replicas FROM replicas r
+    WHERE r.deployment = d.name AND r.uid = d.uid AND r.ended_at IS NULL AND r.state <> 'TERMINATING'
+    GROUP BY coalesce(r.terms_revision, r.revision) ORDER BY count(*) DESC, coalesce(r.terms_revision, r.revision) LIMIT 1) w ON true
+JOIN deployment_revisions v ON v.deployment = d.name AND v.revision = coalesce(w.obeyed, d.revision)
+WHERE d.name = ANY($1::text[]) ORDER BY d.name
+`
+
+type RunningSpecsRow struct {
+	Name       string
+	Uid        string
+	Target     int32
+	Spec       json.RawMessage
+	Definition []byte
+}
+
+// What runs of some deployments: the release that most live replicas obey, the earlier of two; the last one if none lives.
+func (q *Queries) RunningSpecs(ctx context.Context, names []string) ([]RunningSpecsRow, error) {
+	rows, err := q.db.Query(ctx, runningSpecs, names)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RunningSpecsRow
+	for rows.Next() {
+		var i RunningSpecsRow
+		if err := rows.Scan(
+			&i.Name,
+			&i.Uid,
+			&i.Target,
+			&i.Spec,
+			&i.Definition,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const scaleDeployment = `-- name: ScaleDeployment :exec
 UPDATE deployments SET target = $1, updated_at = now() WHERE name = $2
 `
@@ -785,15 +835,16 @@ const viewDeployments = `-- name: ViewDeployments :many
 SELECT d.name, d.uid, d.next_uid, d.project, d.state, d.reason, d.message, d.since, d.target, d.last_revision, d.revision, d.process_version, d.began, d.began_version, d.attempts, d.crashes, d.next_attempt, d.conditions, d.awaited, d.wake_at, d.entity_run, d.updated_at, d.seen_at, d.owed, d.last_version, d.from_version, coalesce(v.generation, 0)::bigint AS generation, coalesce(v.definition, ''::bytea)::bytea AS definition, coalesce(v.least, 0)::integer AS least,
        c.starting, c.healthy, c.unhealthy, c.terminating, c.unheard, c.older
 FROM deployments d
-LEFT JOIN LATERAL (SELECT x.generation, x.definition, (x.spec #>> '{replicas,min}')::integer AS least FROM deployment_revisions x WHERE x.deployment = d.name AND x.revision = d.revision OFFSET 0) v ON true
+LEFT JOIN LATERAL (SELECT x.generation, x.definition, x.object, (x.spec #>> '{replicas,min}')::integer AS least FROM deployment_revisions x WHERE x.deployment = d.name AND x.revision = d.revision OFFSET 0) v ON true
 CROSS JOIN LATERAL (
     SELECT count(*) FILTER (WHERE r.heard AND r.state = 'STARTING') AS starting, count(*) FILTER (WHERE r.heard AND r.state = 'HEALTHY') AS healthy,
            count(*) FILTER (WHERE r.heard AND r.state = 'UNHEALTHY') AS unhealthy, count(*) FILTER (WHERE r.state = 'TERMINATING') AS terminating,
            count(*) FILTER (WHERE r.state <> 'TERMINATING' AND NOT r.heard) AS unheard,
-           count(*) FILTER (WHERE r.state <> 'TERMINATING' AND (r.process_version < d.from_version OR r.definition <> v.definition)) AS older
-    FROM (SELECT x.state, x.process_version, x.definition, EXISTS (
+           count(*) FILTER (WHERE r.state <> 'TERMINATING' AND (r.process_version < d.from_version OR r.object <> v.object)) AS older
+    FROM (SELECT x.state, x.process_version, coalesce(o.object, x.definition) AS object, EXISTS (
               SELECT 1 FROM connections k WHERE k.node = x.node AND k.ended_at IS NULL AND k.state IN ('Active', 'Draining') OFFSET 0) AS heard
-          FROM replicas x WHERE x.deployment = d.name AND x.ended_at IS NULL OFFSET 0) r OFFSET 0) c
+          FROM replicas x LEFT JOIN deployment_revisions o ON o.deployment = x.deployment AND o.revision = x.revision
+          WHERE x.deployment = d.name AND x.ended_at IS NULL OFFSET 0) r OFFSET 0) c
 WHERE d.name = ANY($1::text[]) ORDER BY d.name
 `
 

@@ -260,6 +260,7 @@ type DeploymentRevision struct {
 	CreatedAt      time.Time
 	Terms          json.RawMessage
 	Project        string
+	Object         []byte
 }
 
 type Era struct {
@@ -801,6 +802,7 @@ type Replica struct {
 	EndedAt        *time.Time
 	FailedAt       *time.Time
 	RunningSince   *time.Time
+	TermsRevision  *int64
 }
 
 type ReplicaLog struct {

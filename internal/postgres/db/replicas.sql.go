@@ -11,6 +11,51 @@ import (
 	"time"
 )
 
+const amendReplicas = `-- name: AmendReplicas :many
+WITH held AS (
+    SELECT r.id FROM replicas r
+    WHERE r.deployment = $3 AND r.uid = $4 AND r.ended_at IS NULL AND r.state <> 'TERMINATING'
+      AND EXISTS (SELECT FROM deployment_revisions v WHERE v.deployment = r.deployment AND v.revision = r.revision AND v.object = $5::bytea OFFSET 0)
+    ORDER BY r.id FOR NO KEY UPDATE)
+UPDATE replicas r SET terms_revision = $1, stop_seconds = $2 FROM held WHERE r.id = held.id
+RETURNING r.node
+`
+
+type AmendReplicasParams struct {
+	Revision    *int64
+	StopSeconds int32
+	Deployment  string
+	Uid         string
+	Object      []byte
+}
+
+// What runs the same object as a release obeys it from now on.
+func (q *Queries) AmendReplicas(ctx context.Context, arg AmendReplicasParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, amendReplicas,
+		arg.Revision,
+		arg.StopSeconds,
+		arg.Deployment,
+		arg.Uid,
+		arg.Object,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var node string
+		if err := rows.Scan(&node); err != nil {
+			return nil, err
+		}
+		items = append(items, node)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const countReplicaStates = `-- name: CountReplicaStates :many
 SELECT state, count(*) AS count FROM replicas WHERE ended_at IS NULL GROUP BY state
 `
@@ -138,7 +183,7 @@ func (q *Queries) FailingNodes(ctx context.Context, arg FailingNodesParams) ([]F
 }
 
 const getReplica = `-- name: GetReplica :one
-SELECT r.id, r.deployment, r.uid, r.node, r.site, r.revision, r.process_version, r.definition, r.cpu, r.memory, r.gpus, r.fixed_ports, r.stop_seconds, r.state, r.health, r.phase, r.restarts, r.endpoint, r.ports, r.pid, r.reason, r.message, r.lost, r.listed, r.created_at, r.since, r.stop_by, r.ended_at, r.failed_at, r.running_since, d.project, coalesce((v.terms ->> 'startupSeconds')::float8, 0)::float8 AS startup,
+SELECT r.id, r.deployment, r.uid, r.node, r.site, r.revision, r.process_version, r.definition, r.cpu, r.memory, r.gpus, r.fixed_ports, r.stop_seconds, r.state, r.health, r.phase, r.restarts, r.endpoint, r.ports, r.pid, r.reason, r.message, r.lost, r.listed, r.created_at, r.since, r.stop_by, r.ended_at, r.failed_at, r.running_since, r.terms_revision, d.project, coalesce((v.terms ->> 'startupSeconds')::float8, 0)::float8 AS startup,
        EXISTS (SELECT 1 FROM connections k WHERE k.node = r.node AND k.ended_at IS NULL AND k.state IN ('Active', 'Draining') OFFSET 0)::boolean AS heard
 FROM replicas r JOIN deployments d ON d.name = r.deployment
 LEFT JOIN deployment_revisions v ON v.deployment = r.deployment AND v.revision = r.revision
@@ -186,6 +231,7 @@ func (q *Queries) GetReplica(ctx context.Context, id string) (GetReplicaRow, err
 		&i.Replica.EndedAt,
 		&i.Replica.FailedAt,
 		&i.Replica.RunningSince,
+		&i.Replica.TermsRevision,
 		&i.Project,
 		&i.Startup,
 		&i.Heard,
@@ -326,7 +372,7 @@ func (q *Queries) KeepReplicaSamples(ctx context.Context, arg KeepReplicaSamples
 }
 
 const lastEndedReplicas = `-- name: LastEndedReplicas :many
-SELECT r.id, r.deployment, r.uid, r.node, r.site, r.revision, r.process_version, r.definition, r.cpu, r.memory, r.gpus, r.fixed_ports, r.stop_seconds, r.state, r.health, r.phase, r.restarts, r.endpoint, r.ports, r.pid, r.reason, r.message, r.lost, r.listed, r.created_at, r.since, r.stop_by, r.ended_at, r.failed_at, r.running_since, d.project FROM replicas r JOIN deployments d ON d.name = r.deployment
+SELECT r.id, r.deployment, r.uid, r.node, r.site, r.revision, r.process_version, r.definition, r.cpu, r.memory, r.gpus, r.fixed_ports, r.stop_seconds, r.state, r.health, r.phase, r.restarts, r.endpoint, r.ports, r.pid, r.reason, r.message, r.lost, r.listed, r.created_at, r.since, r.stop_by, r.ended_at, r.failed_at, r.running_since, r.terms_revision, d.project FROM replicas r JOIN deployments d ON d.name = r.deployment
 WHERE r.deployment = $1 AND r.ended_at IS NOT NULL
 ORDER BY r.ended_at DESC LIMIT $2
 `
@@ -381,6 +427,7 @@ func (q *Queries) LastEndedReplicas(ctx context.Context, arg LastEndedReplicasPa
 			&i.Replica.EndedAt,
 			&i.Replica.FailedAt,
 			&i.Replica.RunningSince,
+			&i.Replica.TermsRevision,
 			&i.Project,
 		); err != nil {
 			return nil, err
@@ -482,7 +529,7 @@ func (q *Queries) LockReplicas(ctx context.Context, arg LockReplicasParams) ([]L
 }
 
 const lockReplicasOfNode = `-- name: LockReplicasOfNode :many
-SELECT id, deployment, uid, node, site, revision, process_version, definition, cpu, memory, gpus, fixed_ports, stop_seconds, state, health, phase, restarts, endpoint, ports, pid, reason, message, lost, listed, created_at, since, stop_by, ended_at, failed_at, running_since FROM replicas WHERE node = $1 AND ended_at IS NULL AND ($2::boolean OR id = ANY($3::text[]))
+SELECT id, deployment, uid, node, site, revision, process_version, definition, cpu, memory, gpus, fixed_ports, stop_seconds, state, health, phase, restarts, endpoint, ports, pid, reason, message, lost, listed, created_at, since, stop_by, ended_at, failed_at, running_since, terms_revision FROM replicas WHERE node = $1 AND ended_at IS NULL AND ($2::boolean OR id = ANY($3::text[]))
 ORDER BY id FOR NO KEY UPDATE
 `
 
@@ -532,6 +579,7 @@ func (q *Queries) LockReplicasOfNode(ctx context.Context, arg LockReplicasOfNode
 			&i.EndedAt,
 			&i.FailedAt,
 			&i.RunningSince,
+			&i.TermsRevision,
 		); err != nil {
 			return nil, err
 		}
@@ -631,13 +679,15 @@ func (q *Queries) NodeHasDefinition(ctx context.Context, arg NodeHasDefinitionPa
 }
 
 const nodeReplicas = `-- name: NodeReplicas :many
-SELECT u.id, u.deployment, u.revision, u.process_version, u.definition, u.live, u.stop_seconds, u.project FROM (
+SELECT u.id, u.deployment, u.revision, u.process_version, u.definition, u.live, u.stop_seconds, u.project,
+       coalesce(v.terms -> 'replica', '{}')::jsonb AS terms FROM (
     SELECT r.id, r.deployment, r.revision, r.process_version, r.definition, (r.state <> 'TERMINATING')::boolean AS live, r.stop_seconds,
-           coalesce(d.project, '')::text AS project, 0 AS last, r.created_at AS at
+           coalesce(d.project, '')::text AS project, 0 AS last, r.created_at AS at, r.terms_revision
     FROM replicas r LEFT JOIN deployments d ON d.name = r.deployment WHERE r.node = $1 AND r.ended_at IS NULL
     UNION ALL
-    SELECT t.replica, t.deployment, 0, 0, ''::bytea, false, t.stop_seconds, '', 1, t.since
+    SELECT t.replica, t.deployment, 0, 0, ''::bytea, false, t.stop_seconds, '', 1, t.since, NULL
     FROM replica_tombstones t WHERE t.node = $1) u
+LEFT JOIN LATERAL (SELECT x.terms FROM deployment_revisions x WHERE x.deployment = u.deployment AND x.revision = u.terms_revision OFFSET 0) v ON true
 ORDER BY u.last, u.at, u.id LIMIT $2
 `
 
@@ -655,6 +705,7 @@ type NodeReplicasRow struct {
 	Live           bool
 	StopSeconds    int32
 	Project        string
+	Terms          json.RawMessage
 }
 
 // The number comes first: what changes meanwhile has a higher one, and is fetched again. What has ended
@@ -677,6 +728,7 @@ func (q *Queries) NodeReplicas(ctx context.Context, arg NodeReplicasParams) ([]N
 			&i.Live,
 			&i.StopSeconds,
 			&i.Project,
+			&i.Terms,
 		); err != nil {
 			return nil, err
 		}
@@ -779,7 +831,8 @@ func (q *Queries) NodesOfDeployment(ctx context.Context, deployment string) ([]N
 const oldOnNodes = `-- name: OldOnNodes :many
 SELECT r.id, r.node, r.cpu, r.memory, r.gpus, r.fixed_ports
 FROM replicas r JOIN deployments d ON d.name = r.deployment JOIN deployment_revisions v ON v.deployment = d.name AND v.revision = coalesce(nullif($1::bigint, 0), d.revision)
-WHERE r.deployment = $2 AND r.ended_at IS NULL AND r.state <> 'TERMINATING' AND (r.process_version < d.from_version OR r.definition <> v.definition)
+LEFT JOIN deployment_revisions x ON x.deployment = r.deployment AND x.revision = r.revision
+WHERE r.deployment = $2 AND r.ended_at IS NULL AND r.state <> 'TERMINATING' AND (r.process_version < d.from_version OR coalesce(x.object, r.definition) <> v.object)
 ORDER BY r.created_at, r.id
 `
 
@@ -853,7 +906,8 @@ func (q *Queries) OlderReplicas(ctx context.Context, arg OlderReplicasParams) (O
 const ownOnNodes = `-- name: OwnOnNodes :many
 SELECT r.node, count(*) AS own
 FROM replicas r JOIN deployments d ON d.name = r.deployment JOIN deployment_revisions v ON v.deployment = d.name AND v.revision = coalesce(nullif($1::bigint, 0), d.revision)
-WHERE r.deployment = $2 AND r.ended_at IS NULL AND r.state <> 'TERMINATING' AND r.process_version >= d.from_version AND r.definition = v.definition
+LEFT JOIN deployment_revisions x ON x.deployment = r.deployment AND x.revision = r.revision
+WHERE r.deployment = $2 AND r.ended_at IS NULL AND r.state <> 'TERMINATING' AND r.process_version >= d.from_version AND coalesce(x.object, r.definition) = v.object
 GROUP BY r.node
 `
 
@@ -1229,7 +1283,7 @@ func (q *Queries) ReplicaSamples(ctx context.Context, deployment string) ([]Repl
 }
 
 const replicasByID = `-- name: ReplicasByID :many
-SELECT r.id, r.deployment, r.uid, r.node, r.site, r.revision, r.process_version, r.definition, r.cpu, r.memory, r.gpus, r.fixed_ports, r.stop_seconds, r.state, r.health, r.phase, r.restarts, r.endpoint, r.ports, r.pid, r.reason, r.message, r.lost, r.listed, r.created_at, r.since, r.stop_by, r.ended_at, r.failed_at, r.running_since, d.project, coalesce((v.terms ->> 'startupSeconds')::float8, 0)::float8 AS startup,
+SELECT r.id, r.deployment, r.uid, r.node, r.site, r.revision, r.process_version, r.definition, r.cpu, r.memory, r.gpus, r.fixed_ports, r.stop_seconds, r.state, r.health, r.phase, r.restarts, r.endpoint, r.ports, r.pid, r.reason, r.message, r.lost, r.listed, r.created_at, r.since, r.stop_by, r.ended_at, r.failed_at, r.running_since, r.terms_revision, d.project, coalesce((v.terms ->> 'startupSeconds')::float8, 0)::float8 AS startup,
        EXISTS (SELECT 1 FROM connections k WHERE k.node = r.node AND k.ended_at IS NULL AND k.state IN ('Active', 'Draining') OFFSET 0)::boolean AS heard
 FROM replicas r JOIN deployments d ON d.name = r.deployment
 LEFT JOIN deployment_revisions v ON v.deployment = r.deployment AND v.revision = r.revision
@@ -1290,6 +1344,7 @@ func (q *Queries) ReplicasByID(ctx context.Context, arg ReplicasByIDParams) ([]R
 			&i.Replica.EndedAt,
 			&i.Replica.FailedAt,
 			&i.Replica.RunningSince,
+			&i.Replica.TermsRevision,
 			&i.Project,
 			&i.Startup,
 			&i.Heard,
@@ -1430,10 +1485,11 @@ func (q *Queries) Rooms(ctx context.Context) ([]RoomsRow, error) {
 
 const seeReplicas = `-- name: SeeReplicas :many
 
-SELECT r.id, r.deployment, r.uid, r.node, r.site, r.revision, r.process_version, r.definition, r.cpu, r.memory, r.gpus, r.fixed_ports, r.stop_seconds, r.state, r.health, r.phase, r.restarts, r.endpoint, r.ports, r.pid, r.reason, r.message, r.lost, r.listed, r.created_at, r.since, r.stop_by, r.ended_at, r.failed_at, r.running_since, n.heard, n.unheard, n.leaves, n.gone, n.heard_since
+SELECT r.id, r.deployment, r.uid, r.node, r.site, r.revision, r.process_version, r.definition, r.cpu, r.memory, r.gpus, r.fixed_ports, r.stop_seconds, r.state, r.health, r.phase, r.restarts, r.endpoint, r.ports, r.pid, r.reason, r.message, r.lost, r.listed, r.created_at, r.since, r.stop_by, r.ended_at, r.failed_at, r.running_since, r.terms_revision, coalesce(v.object, r.definition)::bytea AS object, n.heard, n.unheard, n.leaves, n.gone, n.heard_since
 FROM (SELECT DISTINCT x.node FROM replicas x WHERE x.deployment = $1 AND x.ended_at IS NULL) d
 JOIN LATERAL (SELECT s.name, s.heard, s.unheard, s.leaves, s.gone, s.heard_since FROM replica_nodes s WHERE s.name = d.node OFFSET 0) n ON true
 JOIN replicas r ON r.deployment = $1 AND r.ended_at IS NULL AND r.node = d.node
+LEFT JOIN deployment_revisions v ON v.deployment = r.deployment AND v.revision = r.revision
 ORDER BY r.created_at, r.id
 `
 
@@ -1468,6 +1524,8 @@ type SeeReplicasRow struct {
 	EndedAt        *time.Time
 	FailedAt       *time.Time
 	RunningSince   *time.Time
+	TermsRevision  *int64
+	Object         []byte
 	Heard          bool
 	Unheard        time.Time
 	Leaves         bool
@@ -1519,6 +1577,8 @@ func (q *Queries) SeeReplicas(ctx context.Context, deployment string) ([]SeeRepl
 			&i.EndedAt,
 			&i.FailedAt,
 			&i.RunningSince,
+			&i.TermsRevision,
+			&i.Object,
 			&i.Heard,
 			&i.Unheard,
 			&i.Leaves,
@@ -1536,8 +1596,9 @@ func (q *Queries) SeeReplicas(ctx context.Context, deployment string) ([]SeeRepl
 }
 
 const seeReplicasAgain = `-- name: SeeReplicasAgain :many
-SELECT r.id, r.deployment, r.uid, r.node, r.site, r.revision, r.process_version, r.definition, r.cpu, r.memory, r.gpus, r.fixed_ports, r.stop_seconds, r.state, r.health, r.phase, r.restarts, r.endpoint, r.ports, r.pid, r.reason, r.message, r.lost, r.listed, r.created_at, r.since, r.stop_by, r.ended_at, r.failed_at, r.running_since, n.heard, n.unheard, n.leaves, n.gone, n.heard_since
+SELECT r.id, r.deployment, r.uid, r.node, r.site, r.revision, r.process_version, r.definition, r.cpu, r.memory, r.gpus, r.fixed_ports, r.stop_seconds, r.state, r.health, r.phase, r.restarts, r.endpoint, r.ports, r.pid, r.reason, r.message, r.lost, r.listed, r.created_at, r.since, r.stop_by, r.ended_at, r.failed_at, r.running_since, r.terms_revision, coalesce(v.object, r.definition)::bytea AS object, n.heard, n.unheard, n.leaves, n.gone, n.heard_since
 FROM replicas r JOIN LATERAL (SELECT s.name, s.heard, s.unheard, s.leaves, s.gone, s.heard_since FROM replica_nodes s WHERE s.name = r.node OFFSET 0) n ON true
+LEFT JOIN deployment_revisions v ON v.deployment = r.deployment AND v.revision = r.revision
 WHERE r.id = ANY($1::text[]) AND r.deployment = $2 AND r.ended_at IS NULL
 `
 
@@ -1577,6 +1638,8 @@ type SeeReplicasAgainRow struct {
 	EndedAt        *time.Time
 	FailedAt       *time.Time
 	RunningSince   *time.Time
+	TermsRevision  *int64
+	Object         []byte
 	Heard          bool
 	Unheard        time.Time
 	Leaves         bool
@@ -1625,6 +1688,8 @@ func (q *Queries) SeeReplicasAgain(ctx context.Context, arg SeeReplicasAgainPara
 			&i.EndedAt,
 			&i.FailedAt,
 			&i.RunningSince,
+			&i.TermsRevision,
+			&i.Object,
 			&i.Heard,
 			&i.Unheard,
 			&i.Leaves,

@@ -19,6 +19,8 @@ type DeploymentPut struct {
 	// Converge asks for an operation also where nothing is to be released, as a deploy does.
 	Converge bool
 	Reason   string
+	// Compare gives the fields of the spec that differ from what runs, nil if nothing of the declaration was released.
+	Compare func(runs *fleet.RunningSpec, released bool) ([]fleet.SpecChange, error)
 }
 
 // DeploymentTurn asks something of a deployment: converge, scale (to Replicas), restart or destroy.
@@ -41,6 +43,8 @@ type terms struct {
 	StopSeconds   int             `json:"stopSeconds"`
 	Ports         []int           `json:"ports,omitempty"`
 	Resources     fleet.Resources `json:"resources"`
+	// Replica is what running replicas obey of it that were created by an earlier release.
+	Replica fleet.ReplicaTerms `json:"replica,omitzero"`
 }
 
 const (
@@ -54,7 +58,7 @@ func termsOf(definition []byte) (terms, error) {
 	if err := json.Unmarshal(definition, &d); err != nil {
 		return terms{}, &fleet.Error{Kind: fleet.Invalid, Message: "the definition is no JSON", Field: "definition", Err: err}
 	}
-	t := terms{Driver: d.Driver, StartupSeconds: defaultStartupSeconds, StopSeconds: d.StopSeconds, Resources: d.Resources}
+	t := terms{Driver: d.Driver, StartupSeconds: defaultStartupSeconds, StopSeconds: d.StopSeconds, Resources: d.Resources, Replica: d.Terms()}
 	if d.Startup != nil && d.Startup.Deadline > 0 {
 		t.StartupSeconds = d.Startup.Deadline
 	}

@@ -33,6 +33,9 @@ func (s *Store) PutDeployment(ctx context.Context, p DeploymentPut) (postgres.St
 		if err != nil {
 			return err
 		}
+		if out.Changes, err = w.changes(ctx, p); err != nil {
+			return err
+		}
 		if err := w.declare(ctx); err != nil || !p.Deploy {
 			return err
 		}
@@ -169,88 +172,34 @@ func (w *deploymentWork) release(ctx context.Context, p DeploymentPut) (*postgre
 	if last != nil && postgres.HashText(last.Definition) == p.Definition.Hash && last.Generation == w.object.Generation {
 		return nil, nil
 	}
-	t, err := w.terms(ctx, p.Definition.Hash)
+	body, err := readSmall(ctx, w.q, p.Definition.Hash)
 	if err != nil {
 		return nil, err
 	}
-	how, err := w.way(ctx, p, last)
+	t, err := termsOf(body)
+	if err != nil {
+		return nil, err
+	}
+	kept, err := json.Marshal(t)
+	if err != nil {
+		return nil, postgres.Failed("write the terms of a revision", err)
+	}
+	how, err := w.way(ctx, p, last, body)
 	if err != nil {
 		return nil, err
 	}
 	r := db.InsertDeploymentRevisionParams{
 		Deployment: w.row.Name, Revision: w.row.LastRevision + 1, Uid: w.object.UID, Project: string(w.object.Project), Generation: w.object.Generation,
-		ProcessVersion: how.version, Spec: w.object.Spec, Terms: t, Definition: postgres.HashBytes(p.Definition.Hash),
+		ProcessVersion: how.version, Spec: w.object.Spec, Terms: kept, Definition: postgres.HashBytes(p.Definition.Hash), Object: how.object,
 		CreatedBy: p.Actor, Reason: p.Reason,
 	}
 	if err := w.q.InsertDeploymentRevision(ctx, r); err != nil {
 		return nil, postgres.Failed("store the revision", err)
 	}
-	if err := w.take(ctx, how, r.Revision); err != nil {
+	if err := w.take(ctx, how, r, t); err != nil {
 		return nil, err
 	}
 	return w.released(ctx, p, r, how.rolls || how.joins)
-}
-
-// way is how a release reaches what runs. It rolls out from the stable revision, joins the rollout of the same content that is
-// under way, or is the deployment's own revision at once: if nothing of a running replica changes, or nothing runs that
-// could be returned to.
-type way struct {
-	rolls, joins bool
-	version      int64
-	active       *db.Rollout // that it joins, or supersedes
-}
-
-func (w *deploymentWork) way(ctx context.Context, p DeploymentPut, last *db.DeploymentRevision) (way, error) {
-	how := way{version: w.row.LastVersion + 1}
-	if w.object.UID != w.row.Uid { // it waits for the end of the one before
-		if last != nil && postgres.HashText(last.Definition) == p.Definition.Hash {
-			how.version = last.ProcessVersion
-		}
-		return how, nil
-	}
-	var err error
-	if how.active, err = w.activeRollout(ctx); err != nil || w.row.Revision == 0 {
-		return how, err
-	}
-	own, err := w.readLine(ctx, w.row.Revision, w.row.ProcessVersion)
-	if err != nil {
-		return how, err
-	}
-	if postgres.HashText(own.revision.Definition) == p.Definition.Hash {
-		how.version = w.row.ProcessVersion
-		return how, nil
-	}
-	returns, err := w.returning(ctx, how.active)
-	if err != nil {
-		return how, err
-	}
-	if a := how.active; a != nil && !returns && p.Spec.State != fleet.StateStopped {
-		to, err := w.readLine(ctx, a.ToRevision, a.ProcessVersion)
-		if err != nil {
-			return how, err
-		}
-		if postgres.HashText(to.revision.Definition) == p.Definition.Hash {
-			how.joins, how.version = true, a.ProcessVersion
-			return how, nil
-		}
-	}
-	how.rolls = w.rolls(p.Spec)
-	return how, nil
-}
-
-// take has the rollouts follow a release.
-func (w *deploymentWork) take(ctx context.Context, how way, revision int64) error {
-	if how.joins {
-		return postgres.Failed("join the rollout", w.q.JoinRollout(ctx, db.JoinRolloutParams{Deployment: w.row.Name, ToRevision: revision}))
-	}
-	if err := w.supersede(ctx, how.active, fmt.Sprintf("revision %d was released", revision)); err != nil || !how.rolls {
-		return err
-	}
-	l, err := w.readLine(ctx, revision, how.version)
-	if err != nil {
-		return err
-	}
-	return w.rollOut(ctx, l)
 }
 
 // follow answers with the operation of what another request has released in the meantime, and converges
@@ -283,20 +232,6 @@ func (w *deploymentWork) openOf(ctx context.Context, kind fleet.OperationKind, r
 		}
 	}
 	return nil, nil
-}
-
-// terms reads what is kept beside the revision from the definition.
-func (w *deploymentWork) terms(ctx context.Context, h fleet.Hash) (json.RawMessage, error) {
-	body, err := readSmall(ctx, w.q, h)
-	if err != nil {
-		return nil, err
-	}
-	t, err := termsOf(body)
-	if err != nil {
-		return nil, err
-	}
-	out, err := json.Marshal(t)
-	return out, postgres.Failed("write the terms of a revision", err)
 }
 
 // released has the row follow, clamps the target, and opens the operation.

@@ -2,6 +2,7 @@ package deployments
 
 import (
 	"context"
+	"encoding/json"
 	"maps"
 	"slices"
 
@@ -19,14 +20,21 @@ func (s *Store) NodeReplicas(ctx context.Context, node fleet.NodeName) (fleet.No
 		return out, err
 	}
 	rows, err := s.Q.NodeReplicas(ctx, db.NodeReplicasParams{Node: string(node), MaxRows: fleet.MaxNodeReplicas})
+	if err != nil {
+		return out, postgres.Failed("read the replicas of a node", err)
+	}
 	for _, r := range rows {
-		out.Replicas = append(out.Replicas, fleet.NodeReplica{
+		line := fleet.NodeReplica{
 			ID: fleet.ReplicaID(r.ID), Deployment: fleet.DeploymentName(r.Deployment), Revision: r.Revision, ProcessVersion: r.ProcessVersion,
 			Definition: postgres.HashText(r.Definition), Run: r.Live, StopSeconds: int(r.StopSeconds), Project: fleet.ProjectName(r.Project),
-		})
+		}
+		if err := json.Unmarshal(r.Terms, &line.Terms); err != nil {
+			return out, postgres.Failed("read the terms of a replica", err)
+		}
+		out.Replicas = append(out.Replicas, line)
 	}
 	out.Count = len(out.Replicas)
-	return out, postgres.Failed("read the replicas of a node", err)
+	return out, nil
 }
 
 // NodeSetVersion gives the number of a node's set, 0 where it never had any.

@@ -1,8 +1,18 @@
+-- How desired state reaches what runs.
+
+-- In place: the release whose terms a replica obeys, if that is not the one that it was created by. A server of the
+-- build before leaves it NULL: its releases replace replicas.
+ALTER TABLE replicas ADD COLUMN terms_revision bigint;
+
 -- Rollouts: how a deployment moves from its stable revision to a newer one.
 
 -- The highest process version that was given, and the lowest that replicas of the revision may have: a restart raises it.
 ALTER TABLE deployments ADD COLUMN last_version bigint NOT NULL DEFAULT 0;
 ALTER TABLE deployments ADD COLUMN from_version bigint NOT NULL DEFAULT 0;
+-- What a running replica cannot become without a new process: the first definition that said so. Revisions of one object differ in
+-- terms alone.
+ALTER TABLE deployment_revisions ADD COLUMN object bytea NOT NULL DEFAULT '';
+UPDATE deployment_revisions SET object = definition;
 UPDATE deployments SET last_version = process_version, from_version = process_version;
 
 -- The deployment's own revision is the stable one until the rollout has ended DEPLOYED.

@@ -188,7 +188,8 @@ DELETE FROM deployment_revisions WHERE ctid = ANY(ARRAY(
         SELECT v.ctid FROM deployment_revisions v
         WHERE v.deployment = d.name AND v.revision <> d.revision AND v.revision <= d.last_revision - @keep::bigint
           AND v.created_at < now() - make_interval(secs => @older_seconds::float8)
-          AND NOT EXISTS (SELECT 1 FROM replicas r WHERE r.deployment = v.deployment AND r.ended_at IS NULL AND r.revision = v.revision OFFSET 0)
+          AND NOT EXISTS (SELECT 1 FROM replicas r WHERE r.deployment = v.deployment AND r.ended_at IS NULL
+                          AND v.revision IN (r.revision, r.terms_revision) OFFSET 0)
           AND NOT EXISTS (SELECT 1 FROM orphan_replicas x WHERE x.deployment = v.deployment AND x.revision = v.revision OFFSET 0)
           AND NOT EXISTS (SELECT 1 FROM rollouts o WHERE o.deployment = v.deployment AND o.ended_at IS NULL AND o.to_revision = v.revision OFFSET 0)
           AND NOT EXISTS (SELECT 1 FROM operations o WHERE o.subject = 'deployment.' || v.deployment AND o.revision = v.revision

@@ -16,9 +16,19 @@ SELECT * FROM deployment_revisions WHERE deployment = @deployment AND revision =
 -- name: NewestDeploymentRevision :one
 SELECT * FROM deployment_revisions WHERE deployment = @deployment AND uid = @uid ORDER BY revision DESC LIMIT 1;
 
+-- What runs of some deployments: the release that most live replicas obey, the earlier of two; the last one if none lives.
+-- name: RunningSpecs :many
+SELECT d.name, d.uid, d.target, v.spec, v.definition FROM deployments d
+LEFT JOIN LATERAL (
+    SELECT coalesce(r.terms_revision, r.revision) AS obeyed, count(*) AS replicas FROM replicas r
+    WHERE r.deployment = d.name AND r.uid = d.uid AND r.ended_at IS NULL AND r.state <> 'TERMINATING'
+    GROUP BY coalesce(r.terms_revision, r.revision) ORDER BY count(*) DESC, coalesce(r.terms_revision, r.revision) LIMIT 1) w ON true
+JOIN deployment_revisions v ON v.deployment = d.name AND v.revision = coalesce(w.obeyed, d.revision)
+WHERE d.name = ANY(@names::text[]) ORDER BY d.name;
+
 -- name: InsertDeploymentRevision :exec
-INSERT INTO deployment_revisions (deployment, revision, uid, project, generation, process_version, spec, terms, definition, created_by, reason)
-VALUES (@deployment, @revision, @uid, @project, @generation, @process_version, @spec, @terms, @definition, @created_by, @reason);
+INSERT INTO deployment_revisions (deployment, revision, uid, project, generation, process_version, spec, terms, definition, object, created_by, reason)
+VALUES (@deployment, @revision, @uid, @project, @generation, @process_version, @spec, @terms, @definition, @object, @created_by, @reason);
 
 -- A revision of the declaration that runs is released at once, one of the next waits.
 -- name: ReleaseDeployment :exec
@@ -135,15 +145,16 @@ WHERE name = @name;
 SELECT sqlc.embed(d), coalesce(v.generation, 0)::bigint AS generation, coalesce(v.definition, ''::bytea)::bytea AS definition, coalesce(v.least, 0)::integer AS least,
        c.starting, c.healthy, c.unhealthy, c.terminating, c.unheard, c.older
 FROM deployments d
-LEFT JOIN LATERAL (SELECT x.generation, x.definition, (x.spec #>> '{replicas,min}')::integer AS least FROM deployment_revisions x WHERE x.deployment = d.name AND x.revision = d.revision OFFSET 0) v ON true
+LEFT JOIN LATERAL (SELECT x.generation, x.definition, x.object, (x.spec #>> '{replicas,min}')::integer AS least FROM deployment_revisions x WHERE x.deployment = d.name AND x.revision = d.revision OFFSET 0) v ON true
 CROSS JOIN LATERAL (
     SELECT count(*) FILTER (WHERE r.heard AND r.state = 'STARTING') AS starting, count(*) FILTER (WHERE r.heard AND r.state = 'HEALTHY') AS healthy,
            count(*) FILTER (WHERE r.heard AND r.state = 'UNHEALTHY') AS unhealthy, count(*) FILTER (WHERE r.state = 'TERMINATING') AS terminating,
            count(*) FILTER (WHERE r.state <> 'TERMINATING' AND NOT r.heard) AS unheard,
-           count(*) FILTER (WHERE r.state <> 'TERMINATING' AND (r.process_version < d.from_version OR r.definition <> v.definition)) AS older
-    FROM (SELECT x.state, x.process_version, x.definition, EXISTS (
+           count(*) FILTER (WHERE r.state <> 'TERMINATING' AND (r.process_version < d.from_version OR r.object <> v.object)) AS older
+    FROM (SELECT x.state, x.process_version, coalesce(o.object, x.definition) AS object, EXISTS (
               SELECT 1 FROM connections k WHERE k.node = x.node AND k.ended_at IS NULL AND k.state IN ('Active', 'Draining') OFFSET 0) AS heard
-          FROM replicas x WHERE x.deployment = d.name AND x.ended_at IS NULL OFFSET 0) r OFFSET 0) c
+          FROM replicas x LEFT JOIN deployment_revisions o ON o.deployment = x.deployment AND o.revision = x.revision
+          WHERE x.deployment = d.name AND x.ended_at IS NULL OFFSET 0) r OFFSET 0) c
 WHERE d.name = ANY(@names::text[]) ORDER BY d.name;
 
 -- Those of a shard that have something to do and were not looked at for a while. One that waits for

@@ -4,10 +4,11 @@
 -- What is there of a deployment, with how its nodes are. A drain that was given up, or whose node
 -- was let in again, moves nothing any more.
 -- name: SeeReplicas :many
-SELECT r.*, n.heard, n.unheard, n.leaves, n.gone, n.heard_since
+SELECT r.*, coalesce(v.object, r.definition)::bytea AS object, n.heard, n.unheard, n.leaves, n.gone, n.heard_since
 FROM (SELECT DISTINCT x.node FROM replicas x WHERE x.deployment = @deployment AND x.ended_at IS NULL) d
 JOIN LATERAL (SELECT s.* FROM replica_nodes s WHERE s.name = d.node OFFSET 0) n ON true
 JOIN replicas r ON r.deployment = @deployment AND r.ended_at IS NULL AND r.node = d.node
+LEFT JOIN deployment_revisions v ON v.deployment = r.deployment AND v.revision = r.revision
 ORDER BY r.created_at, r.id;
 
 -- name: LockReplicas :many
@@ -16,8 +17,9 @@ ORDER BY id FOR NO KEY UPDATE;
 
 -- What has become of some of them since, once their rows are locked.
 -- name: SeeReplicasAgain :many
-SELECT r.*, n.heard, n.unheard, n.leaves, n.gone, n.heard_since
+SELECT r.*, coalesce(v.object, r.definition)::bytea AS object, n.heard, n.unheard, n.leaves, n.gone, n.heard_since
 FROM replicas r JOIN LATERAL (SELECT s.* FROM replica_nodes s WHERE s.name = r.node OFFSET 0) n ON true
+LEFT JOIN deployment_revisions v ON v.deployment = r.deployment AND v.revision = r.revision
 WHERE r.id = ANY(@ids::text[]) AND r.deployment = @deployment AND r.ended_at IS NULL;
 
 -- The number of a set that is new, or comes back, lies above all that were ever given: it begins
@@ -40,6 +42,16 @@ SELECT u.id, @deployment, @uid, u.node, n.site, @revision, @process_version, @de
        @stop_seconds, 'STARTING', s.version, @at, @at
 FROM (SELECT unnest(@ids::text[]) AS id, unnest(@nodes::text[]) AS node) u
 JOIN nodes n ON n.name = u.node JOIN node_sets s ON s.node = u.node;
+
+-- What runs the same object as a release obeys it from now on.
+-- name: AmendReplicas :many
+WITH held AS (
+    SELECT r.id FROM replicas r
+    WHERE r.deployment = @deployment AND r.uid = @uid AND r.ended_at IS NULL AND r.state <> 'TERMINATING'
+      AND EXISTS (SELECT FROM deployment_revisions v WHERE v.deployment = r.deployment AND v.revision = r.revision AND v.object = @object::bytea OFFSET 0)
+    ORDER BY r.id FOR NO KEY UPDATE)
+UPDATE replicas r SET terms_revision = @revision, stop_seconds = @stop_seconds FROM held WHERE r.id = held.id
+RETURNING r.node;
 
 -- name: TerminateReplicas :exec
 UPDATE replicas r SET state = 'TERMINATING', since = now(), reason = u.reason, message = u.message, listed = s.version,
@@ -64,13 +76,15 @@ SELECT g.era, coalesce(s.version, 0)::bigint AS version FROM region g LEFT JOIN 
 -- The number comes first: what changes meanwhile has a higher one, and is fetched again. What has ended
 -- and is still named comes last: what a set has no room for is named once the node has ended others.
 -- name: NodeReplicas :many
-SELECT u.id, u.deployment, u.revision, u.process_version, u.definition, u.live, u.stop_seconds, u.project FROM (
+SELECT u.id, u.deployment, u.revision, u.process_version, u.definition, u.live, u.stop_seconds, u.project,
+       coalesce(v.terms -> 'replica', '{}')::jsonb AS terms FROM (
     SELECT r.id, r.deployment, r.revision, r.process_version, r.definition, (r.state <> 'TERMINATING')::boolean AS live, r.stop_seconds,
-           coalesce(d.project, '')::text AS project, 0 AS last, r.created_at AS at
+           coalesce(d.project, '')::text AS project, 0 AS last, r.created_at AS at, r.terms_revision
     FROM replicas r LEFT JOIN deployments d ON d.name = r.deployment WHERE r.node = @node AND r.ended_at IS NULL
     UNION ALL
-    SELECT t.replica, t.deployment, 0, 0, ''::bytea, false, t.stop_seconds, '', 1, t.since
+    SELECT t.replica, t.deployment, 0, 0, ''::bytea, false, t.stop_seconds, '', 1, t.since, NULL
     FROM replica_tombstones t WHERE t.node = @node) u
+LEFT JOIN LATERAL (SELECT x.terms FROM deployment_revisions x WHERE x.deployment = u.deployment AND x.revision = u.terms_revision OFFSET 0) v ON true
 ORDER BY u.last, u.at, u.id LIMIT @max_rows;
 
 -- name: NodeSetVersions :many
@@ -133,7 +147,8 @@ ORDER BY n.name;
 -- name: OwnOnNodes :many
 SELECT r.node, count(*) AS own
 FROM replicas r JOIN deployments d ON d.name = r.deployment JOIN deployment_revisions v ON v.deployment = d.name AND v.revision = coalesce(nullif(@revision::bigint, 0), d.revision)
-WHERE r.deployment = @deployment AND r.ended_at IS NULL AND r.state <> 'TERMINATING' AND r.process_version >= d.from_version AND r.definition = v.definition
+LEFT JOIN deployment_revisions x ON x.deployment = r.deployment AND x.revision = r.revision
+WHERE r.deployment = @deployment AND r.ended_at IS NULL AND r.state <> 'TERMINATING' AND r.process_version >= d.from_version AND coalesce(x.object, r.definition) = v.object
 GROUP BY r.node;
 
 -- name: PortsOnNodes :many
@@ -145,7 +160,8 @@ WHERE r.ended_at IS NULL AND r.fixed_ports <> '{}' ORDER BY r.node, port;
 -- name: OldOnNodes :many
 SELECT r.id, r.node, r.cpu, r.memory, r.gpus, r.fixed_ports
 FROM replicas r JOIN deployments d ON d.name = r.deployment JOIN deployment_revisions v ON v.deployment = d.name AND v.revision = coalesce(nullif(@revision::bigint, 0), d.revision)
-WHERE r.deployment = @deployment AND r.ended_at IS NULL AND r.state <> 'TERMINATING' AND (r.process_version < d.from_version OR r.definition <> v.definition)
+LEFT JOIN deployment_revisions x ON x.deployment = r.deployment AND x.revision = r.revision
+WHERE r.deployment = @deployment AND r.ended_at IS NULL AND r.state <> 'TERMINATING' AND (r.process_version < d.from_version OR coalesce(x.object, r.definition) <> v.object)
 ORDER BY r.created_at, r.id;
 
 -- name: ModulesOnNodes :many

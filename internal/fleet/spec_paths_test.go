@@ -1,0 +1,55 @@
+package fleet
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// fieldsOf lists the fields below a type as JSON pointers; those of a map end with a slash.
+func fieldsOf(of reflect.Type, at string) (all []string) {
+	switch of.Kind() { //nolint:exhaustive // all others are fields
+	case reflect.Pointer:
+		return fieldsOf(of.Elem(), at)
+	case reflect.Map:
+		return []string{at + "/"}
+	case reflect.Struct:
+		for f := range of.Fields() {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			all = append(all, fieldsOf(f.Type, at+"/"+name)...)
+		}
+		return all
+	}
+	return []string{at}
+}
+
+// F2, F5, F13, F14, F15, F39, F51: each field of a spec has its path, and there is no row of another.
+func TestEveryFieldHasAPath(t *testing.T) {
+	t.Parallel()
+	var rows []string
+	for _, f := range specPaths {
+		rows = append(rows, f.Field)
+	}
+	require.Equal(t, fieldsOf(reflect.TypeFor[DeploymentSpec](), ""), rows, "give a new field its path, in the order of the spec")
+	require.Len(t, slices.Compact(slices.Sorted(slices.Values(rows))), len(rows))
+}
+
+// F51
+func TestSpecChangeAt(t *testing.T) {
+	t.Parallel()
+	for pointer, want := range map[string]SpecChange{
+		"/process/env/X":                {"/process/env/X", PathNewRuntimeObject},
+		"/process/env/a~1b":             {"/process/env/a~1b", PathNewRuntimeObject},
+		"/placement/labels/rack":        {"/placement/labels/rack", PathInPlace},
+		"/process/files/0/body/hash":    {"/process/files", PathNewRuntimeObject},
+		"/process/health/timeout":       {"/process/health/timeout", PathInPlace},
+		"/process/healthy":              {"/process/healthy", PathNewRuntimeObject},
+		"/recovery/crashSeconds":        {"/recovery/crashSeconds", PathInPlace},
+		"/what/a/later/build/may/bring": {"/what/a/later/build/may/bring", PathNewRuntimeObject},
+	} {
+		require.Equal(t, want, SpecChangeAt(pointer), pointer)
+	}
+}

@@ -1,0 +1,88 @@
+package deployments
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/db"
+)
+
+// way is how a release reaches what runs. It rolls out from the stable revision, joins the rollout of the same content that is
+// under way, or is the deployment's own revision at once: if nothing of a running replica needs a new process, or nothing
+// runs that could be returned to.
+type way struct {
+	rolls, joins bool
+	version      int64
+	object       []byte
+	of           *db.DeploymentRevision // whose replicas stay, nil for none
+	active       *db.Rollout            // that it joins, or supersedes
+}
+
+func (w *deploymentWork) way(ctx context.Context, p DeploymentPut, last *db.DeploymentRevision, body []byte) (way, error) {
+	how := way{version: w.row.LastVersion + 1, object: postgres.HashBytes(p.Definition.Hash)}
+	if w.object.UID != w.row.Uid { // it waits for the end of the one before
+		if last != nil {
+			_, err := w.stays(ctx, &how, line{revision: last, version: last.ProcessVersion}, body)
+			return how, err
+		}
+		return how, nil
+	}
+	var err error
+	if how.active, err = w.activeRollout(ctx); err != nil || w.row.Revision == 0 {
+		return how, err
+	}
+	own, err := w.readLine(ctx, w.row.Revision, w.row.ProcessVersion)
+	if err != nil {
+		return how, err
+	}
+	if same, err := w.stays(ctx, &how, own, body); err != nil || same {
+		return how, err
+	}
+	returns, err := w.returning(ctx, how.active)
+	if err != nil {
+		return how, err
+	}
+	if a := how.active; a != nil && !returns && p.Spec.State != fleet.StateStopped {
+		to, err := w.readLine(ctx, a.ToRevision, a.ProcessVersion)
+		if err != nil {
+			return how, err
+		}
+		if how.joins, err = w.stays(ctx, &how, to, body); err != nil || how.joins {
+			return how, err
+		}
+	}
+	how.rolls = w.rolls(p.Spec)
+	return how, nil
+}
+
+// stays reports whether replicas of a revision need no new process for a definition: they stay then.
+func (w *deploymentWork) stays(ctx context.Context, how *way, l line, body []byte) (bool, error) {
+	same, err := w.sameObject(ctx, l.revision, body)
+	if same {
+		how.version, how.object, how.of = l.version, l.revision.Object, l.revision
+	}
+	return same, err
+}
+
+// take has running replicas and rollouts follow a release.
+func (w *deploymentWork) take(ctx context.Context, how way, r db.InsertDeploymentRevisionParams, t terms) error {
+	if how.of != nil {
+		if err := w.amend(ctx, r, amendment{t, !bytes.Equal(how.of.Definition, r.Definition)}); err != nil {
+			return err
+		}
+	}
+	if how.joins {
+		return postgres.Failed("join the rollout", w.q.JoinRollout(ctx, db.JoinRolloutParams{Deployment: w.row.Name, ToRevision: r.Revision}))
+	}
+	if err := w.supersede(ctx, how.active, fmt.Sprintf("revision %d was released", r.Revision)); err != nil || !how.rolls {
+		return err
+	}
+	l, err := w.readLine(ctx, r.Revision, how.version)
+	if err != nil {
+		return err
+	}
+	return w.rollOut(ctx, l)
+}
