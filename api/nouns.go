@@ -104,6 +104,8 @@ type (
 	ReplicaState = fleet.ReplicaState
 	// Role is a node's role at its site.
 	Role = fleet.Role
+	// RolloutEvent moves a rollout.
+	RolloutEvent = fleet.RolloutEvent
 	// RolloutState is the state of a rollout.
 	RolloutState = fleet.RolloutState
 	// Run is the command of an instance.
@@ -122,6 +124,8 @@ type (
 	Strategy = fleet.Strategy
 	// TookOver names a state of an object by its owner and version.
 	TookOver = fleet.TookOver
+	// WhenFull is what a rollout does without room for a surge.
+	WhenFull = fleet.WhenFull
 	// Window is a recurring time in which sites may switch: on Days ("mon" to "sun", default all) from From to To ("22:00", past midnight if To is not later) in Zone (default UTC).
 	Window = fleet.Window
 )

@@ -92,6 +92,12 @@ var specPaths = []SpecChange{
 	{"/recovery/crashMaxSeconds", PathInPlace},
 	{"/recovery/giveUp", PathInPlace},
 	{"/recovery/lostSeconds", PathInPlace},
+	{"/strategy/max_surge", PathInPlace},
+	{"/strategy/max_unavailable", PathInPlace},
+	{"/strategy/max_in_flight", PathInPlace},
+	{"/strategy/min_healthy_time", PathInPlace},
+	{"/strategy/progress_deadline", PathInPlace},
+	{"/strategy/when_full", PathInPlace},
 	{"/secretEnv", PathInPlace},
 }
 

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"encoding/json"
 	"reflect"
 	"slices"
 	"strings"
@@ -11,6 +12,9 @@ import (
 
 // fieldsOf lists the fields below a type as JSON pointers; those of a map end with a slash.
 func fieldsOf(of reflect.Type, at string) (all []string) {
+	if reflect.PointerTo(of).Implements(reflect.TypeFor[json.Unmarshaler]()) {
+		return []string{at}
+	}
 	switch of.Kind() { //nolint:exhaustive // all others are fields
 	case reflect.Pointer:
 		return fieldsOf(of.Elem(), at)

@@ -98,7 +98,8 @@ func (x *explaining) said() []word {
 		all = append(all, word{c.Reason, c.Message})
 	}
 	for _, r := range x.failed {
-		if !x.ends && r.ProcessVersion == x.view.ProcessVersion { // what failed before says nothing of what runs now
+		wanted := r.ProcessVersion == x.view.ProcessVersion || x.view.Rollout != nil && r.ProcessVersion == x.view.Rollout.ProcessVersion
+		if !x.ends && wanted { // what failed before says nothing of what runs now
 			all = append(all, word{r.Reason, r.Message})
 		}
 	}

@@ -313,7 +313,7 @@ func TestExplain(t *testing.T) {
 	})
 
 	t.Run("says what holds an update up though all that runs is healthy", func(t *testing.T) {
-		r.sql(`UPDATE deployments SET process_version = process_version + 1, crashes = 4, next_attempt = now() + interval '30 seconds'`)
+		r.sql(`UPDATE deployments SET process_version = process_version + 1, from_version = process_version + 1, crashes = 4, next_attempt = now() + interval '30 seconds'`)
 		r.sql(`UPDATE replicas SET process_version = process_version + 1 WHERE id = '` + old + `'`) // it is of the new release
 		e := into[api.Explanation](t, r.get(webPath+"/explain"))
 		require.Equal(t, []string{CauseProgram}, causesOf(e))

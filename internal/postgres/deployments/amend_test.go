@@ -81,7 +81,7 @@ func TestReleaseInPlace(t *testing.T) {
 
 	// With something that needs a new process, all of it comes with the new replicas.
 	b.putDeployment(checked(5, 8, 3), asking(func(s *fleet.DeploymentSpec) { s.Process.Env = map[string]string{"A": "1"} }))
-	require.Equal(t, at.ProcessVersion+1, b.seen().ProcessVersion)
+	require.Equal(t, at.ProcessVersion+1, b.seen().Rollout.To.ProcessVersion)
 	require.Equal(t, 7, b.ran(), "what runs is of before")
 	b.settles()
 	require.Equal(t, 8, b.ran())
