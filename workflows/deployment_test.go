@@ -30,7 +30,7 @@ type visits struct {
 	first  time.Time
 	away   int // how many visits the database does not answer
 	due    []fleet.DeploymentName
-	shards []int
+	shards, compared []int
 	woken  []string
 	told   []string
 	during func(n int) // what happens while visit n is made
@@ -69,6 +69,11 @@ func (v *visits) Due(_ context.Context, shard, shards int, after string, limit i
 		}
 	}
 	return page, nil
+}
+
+func (v *visits) Compare(_ context.Context, shard, shards int) error {
+	v.compared = append(v.compared, shard, shards)
+	return nil
 }
 
 func (v *visits) Wake(_ context.Context, subject string) error {
