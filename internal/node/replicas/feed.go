@@ -98,11 +98,12 @@ func (k *Keeper) report(complete bool) *nodev1.ReplicasReport { //nolint:revive 
 }
 
 // digest is what the node believes of all its replicas, once everything else was reported and acked; nil unless it
-// is due, or while the node may not know all of them. mu is held.
+// is due, or before the set was read. As in a complete report, the replicas of a driver that never answered are
+// missing. mu is held.
 func (k *Keeper) digest() *nodev1.ReplicasReport {
 	f := &k.feed
 	due, ids := f.due, k.all()
-	if f.due = false; !due || !k.whole() || len(ids) > fleet.MaxReportedReplicas {
+	if f.due = false; !due || !k.fresh || len(ids) > fleet.MaxReportedReplicas {
 		return nil
 	}
 	f.told = f.found

@@ -148,7 +148,7 @@ func (k *Keeper) take(ctx context.Context, set fleet.NodeReplicas) error {
 	k.version, k.fresh = at, k.came == came
 	needed := make(map[fleet.Hash]bool, len(k.replicas))
 	for _, r := range changed {
-		k.remember(r.ID, had == at)
+		k.remember(r.NodeReplica, had == at)
 		k.adopt(ctx, r)
 	}
 	k.leave(unlisted)
@@ -237,11 +237,11 @@ func (k *Keeper) first(line fleet.NodeReplica) known {
 	}
 }
 
-// remember counts a replica that the node should have known: a set that it had names it, or a driver found it; mu is
-// held.
-func (k *Keeper) remember(id fleet.ReplicaID, hadSet bool) { //nolint:revive // an observation
-	_, has := k.replicas[id]
-	if _, found := k.strangers[id]; !has && (hadSet || found) {
+// remember counts a replica to run that the node should have known: a set that it had names it, or a driver found
+// it; mu is held.
+func (k *Keeper) remember(line fleet.NodeReplica, hadSet bool) { //nolint:revive // an observation
+	_, has := k.replicas[line.ID]
+	if _, found := k.strangers[line.ID]; line.Run && !has && (hadSet || found) {
 		k.feed.found.missing++
 	}
 }

@@ -83,15 +83,23 @@ func (w *worker) verify(ctx context.Context) {
 		k.correct(corrected{stray: 1})
 		w.end(ctx, driver)
 	case w.process == decide.ProcessRunning && !found.Running && w.exited != nil:
+		w.endedUnseen(ctx, driver)
+	}
+}
+
+// endedUnseen records the end of a replica of which nothing runs. Its event may be on its way.
+func (w *worker) endedUnseen(ctx context.Context, driver Driver) {
+	soon := time.NewTimer(lookAgain)
+	defer soon.Stop()
+	select {
+	case <-ctx.Done():
+	case exit := <-w.exited:
+		w.ended(ctx, exit)
+	case <-soon.C:
 		w.unwatch()
-		select {
-		case exit := <-w.exited: // just now
-			w.ended(ctx, exit)
-		default:
-			k.opt.Log.Warn("a replica has ended without notice", "replica", w.id)
-			k.correct(corrected{missing: 1})
-			w.ended(ctx, w.exitOf(ctx, driver, "it ended without notice"))
-		}
+		w.keeper.opt.Log.Warn("a replica has ended without notice", "replica", w.id)
+		w.keeper.correct(corrected{missing: 1})
+		w.ended(ctx, w.exitOf(ctx, driver, "it ended without notice"))
 	}
 }
 
