@@ -117,11 +117,11 @@ func TestCheckFindsStrangers(t *testing.T) {
 	require.NoError(t, err)
 	b.eventually(func() bool { return b.status(second).GetPhase() == string(fleet.PhaseRunning) }, "it is not reported")
 	b.eventually(func() bool { return b.corrected().stray == 1 }, "it is not counted")
-	require.True(t, alive(uint32(st.PID))) //nolint:gosec // a process
+	require.True(t, alive(uint32(st.PID)))
 	end := line(second, "")
 	end.Run = false
 	b.says(line(first, b.defined(web())), end)
-	b.eventually(func() bool { return !alive(uint32(st.PID)) }, "it runs on") //nolint:gosec // a process
+	b.eventually(func() bool { return !alive(uint32(st.PID)) }, "it runs on")
 	b.is(first, fleet.PhaseRunning, fleet.HealthHealthy)
 	b.says(line(first, b.defined(web())))
 	b.gone(second)

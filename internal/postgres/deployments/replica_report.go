@@ -298,11 +298,8 @@ func (r *reporting) keep(ctx context.Context, live map[string]bool) error {
 			return err
 		}
 	}
-	if err := r.q.HoldNodeSet(ctx, db.HoldNodeSetParams{Held: min(r.held, r.report.Set.Number), Node: node}); err != nil {
-		return postgres.Failed("keep what the node has", err)
-	}
-	if err := r.q.CountReport(ctx, node); err != nil {
-		return postgres.Failed("count the report", err)
+	if err := r.recorded(ctx); err != nil {
+		return err
 	}
 	for _, of := range slices.SortedFunc(maps.Keys(r.history), compareDeclarations) {
 		if err := r.history[of].write(ctx, r.q, of.name, of.uid); err != nil {
@@ -310,6 +307,15 @@ func (r *reporting) keep(ctx context.Context, live map[string]bool) error {
 		}
 	}
 	return postgres.PutOutbox(ctx, r.q, slices.Sorted(maps.Keys(r.wake))...)
+}
+
+// recorded keeps the set that the node has, and makes its digest void.
+func (r *reporting) recorded(ctx context.Context) error {
+	node := string(r.report.Node)
+	if err := r.q.HoldNodeSet(ctx, db.HoldNodeSetParams{Held: min(r.held, r.report.Set.Number), Node: node}); err != nil {
+		return postgres.Failed("keep what the node has", err)
+	}
+	return postgres.Failed("count the report", r.q.CountReport(ctx, node))
 }
 
 // hurryDrain wakes the drain that waits for the node to be empty.
