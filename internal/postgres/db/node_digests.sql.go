@@ -21,24 +21,33 @@ func (q *Queries) CountReport(ctx context.Context, node string) error {
 }
 
 const digestsWithRows = `-- name: DigestsWithRows :many
+WITH differing AS MATERIALIZED (
+    SELECT d.node, d.connection, d.era, d.version, d.reports, d.after, d.marks, d.at FROM node_digests d
+    CROSS JOIN LATERAL (
+        SELECT string_agg(x.id || ' ' || x.revision || ' ' || x.process_version || ' ' || encode(substr(x.definition, 1, 8), 'hex') || ' ' || x.phase
+                          || ' ' || x.health || chr(10), '') AS lines,
+               bool_and(x.state = 'HEALTHY' AND x.phase = 'running' AND x.health = 'HEALTHY' AND NOT x.lost) AS healthy
+        FROM (SELECT y.id, y.deployment, y.uid, y.node, y.site, y.revision, y.process_version, y.definition, y.cpu, y.memory, y.gpus, y.fixed_ports, y.stop_seconds, y.state, y.health, y.phase, y.restarts, y.endpoint, y.ports, y.pid, y.reason, y.message, y.lost, y.listed, y.created_at, y.since, y.stop_by, y.ended_at, y.failed_at, y.running_since FROM replicas y WHERE y.node = d.node AND y.ended_at IS NULL ORDER BY y.id COLLATE "C") x OFFSET 0) e
+    WHERE d.node > $1::text AND d.marks IS NOT NULL AND mod(hashtext(d.node)::bigint + 2147483648, $2::bigint) = $3::bigint
+      AND NOT (coalesce(e.healthy, true) AND coalesce(e.lines, '') = d.marks)
+    ORDER BY d.node LIMIT $4)
 SELECT d.node, d.era, d.version, d.reports, d.after, d.marks::text AS marks, d.at, g.era AS region_era, coalesce(s.version, 0)::bigint AS set_version,
        EXISTS (SELECT 1 FROM connections c WHERE c.id = d.connection AND c.ended_at IS NULL OFFSET 0)::boolean AS connected,
        r.ids::text[] AS ids, r.revisions::bigint[] AS revisions, r.process_versions::bigint[] AS process_versions, r.definitions::text[] AS definitions,
        r.phases::text[] AS phases, r.healths::text[] AS healths, r.states::text[] AS states, r.losts::boolean[] AS losts, l.listed::text[] AS listed
-FROM node_digests d
+FROM differing d
 CROSS JOIN region g
 LEFT JOIN node_sets s ON s.node = d.node
 CROSS JOIN LATERAL (
     SELECT coalesce(array_agg(x.id), '{}') AS ids, array_agg(x.revision) AS revisions, array_agg(x.process_version) AS process_versions,
            array_agg(encode(substr(x.definition, 1, 8), 'hex')) AS definitions, array_agg(x.phase) AS phases, array_agg(x.health) AS healths,
            array_agg(x.state) AS states, array_agg(x.lost) AS losts
-    FROM (SELECT y.id, y.deployment, y.uid, y.node, y.site, y.revision, y.process_version, y.definition, y.cpu, y.memory, y.gpus, y.fixed_ports, y.stop_seconds, y.state, y.health, y.phase, y.restarts, y.endpoint, y.ports, y.pid, y.reason, y.message, y.lost, y.listed, y.created_at, y.since, y.stop_by, y.ended_at, y.failed_at, y.running_since FROM replicas y WHERE y.node = d.node AND y.ended_at IS NULL ORDER BY y.id) x OFFSET 0) r
+    FROM (SELECT y.id, y.deployment, y.uid, y.node, y.site, y.revision, y.process_version, y.definition, y.cpu, y.memory, y.gpus, y.fixed_ports, y.stop_seconds, y.state, y.health, y.phase, y.restarts, y.endpoint, y.ports, y.pid, y.reason, y.message, y.lost, y.listed, y.created_at, y.since, y.stop_by, y.ended_at, y.failed_at, y.running_since FROM replicas y WHERE y.node = d.node AND y.ended_at IS NULL ORDER BY y.id COLLATE "C") x OFFSET 0) r
 CROSS JOIN LATERAL (
     SELECT coalesce(array_agg(u.replica), '{}') AS listed
     FROM (SELECT t.replica FROM replica_tombstones t WHERE t.node = d.node
           UNION SELECT o.replica FROM orphan_replicas o WHERE o.node = d.node ORDER BY 1) u OFFSET 0) l
-WHERE d.node > $1::text AND d.marks IS NOT NULL AND mod(hashtext(d.node)::bigint + 2147483648, $2::bigint) = $3::bigint
-ORDER BY d.node LIMIT $4
+ORDER BY d.node
 `
 
 type DigestsWithRowsParams struct {
@@ -70,7 +79,8 @@ type DigestsWithRowsRow struct {
 	Listed          []string
 }
 
-// A page of the digests of a shard, each with its node's rows of the same instant.
+// A page of the digests of a shard that may differ, each with its node's rows of the same instant. It leaves out those
+// that are equal line by line, of replicas that are healthy in every column: most are, and nothing can differ there.
 func (q *Queries) DigestsWithRows(ctx context.Context, arg DigestsWithRowsParams) ([]DigestsWithRowsRow, error) {
 	rows, err := q.db.Query(ctx, digestsWithRows,
 		arg.AfterNode,

@@ -40,9 +40,11 @@ type NodeShard struct{ Shard, Shards int }
 type ComparedDigests struct {
 	// Last is the last node of the page, "" if no page follows.
 	Last string
-	// Drift counts the differences; Asked are the nodes that were requested to report.
-	Drift fleet.Drift
-	Asked []fleet.NodeName
+	// Looked counts the nodes that were compared replica by replica: all others are equal and healthy. Drift counts the
+	// differences; Asked are the nodes that were requested to report.
+	Looked int
+	Drift  fleet.Drift
+	Asked  []fleet.NodeName
 }
 
 // CompareDigests compares a page of the newest digests of a shard's nodes with the rows of their replicas (F25, F46).
@@ -55,7 +57,7 @@ func (s *Store) CompareDigests(ctx context.Context, in NodeShard, after string, 
 	if err != nil {
 		return out, postgres.Failed("read the digests of nodes", err)
 	}
-	if len(rows) == int(limit) {
+	if out.Looked = len(rows); out.Looked == int(limit) {
 		out.Last = rows[len(rows)-1].Node
 	}
 	var ask db.RequestReportsParams

@@ -117,6 +117,9 @@ func TestDriftIsFoundAndCorrected(t *testing.T) {
 			t.Parallel()
 			b := settled(t)
 			b.none("before")
+			out, err := b.CompareDigests(b.Ctx(), deployments.NodeShard{Shards: 1}, "", 10)
+			require.NoError(t, err)
+			require.Zero(t, out.Looked, "what is healthy and equal costs little")
 			id := b.on(nodeA)[0].ID
 			believed := b.believes(nodeA)
 			b.Exec(c.sql, id)

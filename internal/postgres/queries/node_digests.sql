@@ -12,26 +12,36 @@ ON CONFLICT (node) DO UPDATE SET connection = excluded.connection, era = exclude
 -- name: CountReport :exec
 UPDATE node_digests SET reports = reports + 1 WHERE node = @node;
 
--- A page of the digests of a shard, each with its node's rows of the same instant.
+-- A page of the digests of a shard that may differ, each with its node's rows of the same instant. It leaves out those
+-- that are equal line by line, of replicas that are healthy in every column: most are, and nothing can differ there.
 -- name: DigestsWithRows :many
+WITH differing AS MATERIALIZED (
+    SELECT d.* FROM node_digests d
+    CROSS JOIN LATERAL (
+        SELECT string_agg(x.id || ' ' || x.revision || ' ' || x.process_version || ' ' || encode(substr(x.definition, 1, 8), 'hex') || ' ' || x.phase
+                          || ' ' || x.health || chr(10), '') AS lines,
+               bool_and(x.state = 'HEALTHY' AND x.phase = 'running' AND x.health = 'HEALTHY' AND NOT x.lost) AS healthy
+        FROM (SELECT y.* FROM replicas y WHERE y.node = d.node AND y.ended_at IS NULL ORDER BY y.id COLLATE "C") x OFFSET 0) e
+    WHERE d.node > @after_node::text AND d.marks IS NOT NULL AND mod(hashtext(d.node)::bigint + 2147483648, @shards::bigint) = @shard::bigint
+      AND NOT (coalesce(e.healthy, true) AND coalesce(e.lines, '') = d.marks)
+    ORDER BY d.node LIMIT @max_rows)
 SELECT d.node, d.era, d.version, d.reports, d.after, d.marks::text AS marks, d.at, g.era AS region_era, coalesce(s.version, 0)::bigint AS set_version,
        EXISTS (SELECT 1 FROM connections c WHERE c.id = d.connection AND c.ended_at IS NULL OFFSET 0)::boolean AS connected,
        r.ids::text[] AS ids, r.revisions::bigint[] AS revisions, r.process_versions::bigint[] AS process_versions, r.definitions::text[] AS definitions,
        r.phases::text[] AS phases, r.healths::text[] AS healths, r.states::text[] AS states, r.losts::boolean[] AS losts, l.listed::text[] AS listed
-FROM node_digests d
+FROM differing d
 CROSS JOIN region g
 LEFT JOIN node_sets s ON s.node = d.node
 CROSS JOIN LATERAL (
     SELECT coalesce(array_agg(x.id), '{}') AS ids, array_agg(x.revision) AS revisions, array_agg(x.process_version) AS process_versions,
            array_agg(encode(substr(x.definition, 1, 8), 'hex')) AS definitions, array_agg(x.phase) AS phases, array_agg(x.health) AS healths,
            array_agg(x.state) AS states, array_agg(x.lost) AS losts
-    FROM (SELECT y.* FROM replicas y WHERE y.node = d.node AND y.ended_at IS NULL ORDER BY y.id) x OFFSET 0) r
+    FROM (SELECT y.* FROM replicas y WHERE y.node = d.node AND y.ended_at IS NULL ORDER BY y.id COLLATE "C") x OFFSET 0) r
 CROSS JOIN LATERAL (
     SELECT coalesce(array_agg(u.replica), '{}') AS listed
     FROM (SELECT t.replica FROM replica_tombstones t WHERE t.node = d.node
           UNION SELECT o.replica FROM orphan_replicas o WHERE o.node = d.node ORDER BY 1) u OFFSET 0) l
-WHERE d.node > @after_node::text AND d.marks IS NOT NULL AND mod(hashtext(d.node)::bigint + 2147483648, @shards::bigint) = @shard::bigint
-ORDER BY d.node LIMIT @max_rows;
+ORDER BY d.node;
 
 -- Requests the complete reports of nodes, at the servers that have their streams. Each digest asks once.
 -- name: RequestReports :exec
