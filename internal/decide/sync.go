@@ -62,7 +62,7 @@ func RuntimeDrift(n fleet.NodeSeen) fleet.Drift {
 	return drift
 }
 
-// ReplicaDrift compares one replica, "" for equal. What is to end anyway may be of any content.
+// ReplicaDrift compares one replica, "" if equal. A replica that must end may be of any content.
 func ReplicaDrift(row fleet.ReplicaRow, mark fleet.ReplicaMark) fleet.DriftKind {
 	said := fleet.ReplicaStatus{ID: mark.ID, Phase: mark.Phase, Health: mark.Health}
 	seen := fleet.ReplicaSeen{ID: row.ID, State: row.State, Health: row.Health, Phase: row.Phase}

@@ -21,8 +21,8 @@ type feed struct {
 	partly bool
 	// asked is set when the region requested a complete report, due when a digest should follow the reports.
 	asked, due bool
-	// found are differences that the node corrected by itself; told are those in the last digest.
-	found, told corrected
+	// found are differences that the node corrected by itself; counted those in the last digest.
+	found, counted corrected
 }
 
 // corrected counts replicas that did not run, or were not remembered, and those that ran unexpectedly.
@@ -106,8 +106,8 @@ func (k *Keeper) digest() *nodev1.ReplicasReport {
 	if f.due = false; !due || !k.fresh || len(ids) > fleet.MaxReportedReplicas {
 		return nil
 	}
-	f.told = f.found
-	digest := &nodev1.ReplicasDigest{Missing: f.told.missing, Stray: f.told.stray}
+	f.counted = f.found
+	digest := &nodev1.ReplicasDigest{Missing: f.counted.missing, Stray: f.counted.stray}
 	for _, id := range ids {
 		var st fleet.ReplicaStatus
 		if w, has := k.replicas[id]; has {
@@ -196,7 +196,7 @@ func (k *Keeper) Acked(sequence uint64) {
 	f := &k.feed
 	if sequence == f.sequence {
 		f.open = nil
-		f.found = corrected{f.found.missing - f.told.missing, f.found.stray - f.told.stray}
-		f.told = corrected{}
+		f.found = corrected{f.found.missing - f.counted.missing, f.found.stray - f.counted.stray}
+		f.counted = corrected{}
 	}
 }

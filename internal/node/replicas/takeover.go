@@ -110,7 +110,7 @@ func (w *worker) lastExit(ctx context.Context, driver Driver) Exit {
 	return w.exitOf(ctx, driver, unseen.Message)
 }
 
-// exitOf gives the exit of a replica of which nothing runs; unseen is the message when nobody knows it.
+// exitOf gives the exit of a replica of which nothing runs; unseen is the message for an unknown one.
 func (w *worker) exitOf(ctx context.Context, driver Driver, unseen string) Exit {
 	within, cancel := context.WithTimeout(ctx, lookAgain)
 	defer cancel()
