@@ -94,7 +94,7 @@ func TestNoDriftByItself(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		w := &syncWorld{
-			T: t, set: 1, connected: true, rows: map[fleet.ReplicaID]fleet.ReplicaRow{}, node: map[fleet.ReplicaID]*nodeReplica{},
+			T: t, set: 1, connected: true, rows: map[fleet.ReplicaID]fleet.ReplicaRow{}, tombs: map[fleet.ReplicaID]bool{}, node: map[fleet.ReplicaID]*nodeReplica{},
 			dirty: map[fleet.ReplicaID]bool{}, complete: true,
 		}
 		t.Repeat(map[string]func(*rapid.T){
@@ -109,6 +109,7 @@ type syncWorld struct {
 	*rapid.T
 	set       int64
 	rows      map[fleet.ReplicaID]fleet.ReplicaRow
+	tombs     map[fleet.ReplicaID]bool // ended, and not by the word that nothing of them runs
 	reports   int64
 	digest    *fleet.ReplicasDigest
 	of        fleet.DigestSeen
@@ -167,20 +168,30 @@ func (w *syncWorld) fail(t *rapid.T) {
 
 func (w *syncWorld) fetch(*rapid.T) {
 	w.has = w.set
-	for id, r := range w.rows {
-		at, knows := w.node[id]
-		if !knows {
-			at = &nodeReplica{ReplicaMark: r.ReplicaMark, run: true}
-			at.Phase = fleet.PhasePreparing
-			w.node[id], w.dirty[id] = at, true
-		}
-		at.run = r.State.Live()
+	for _, r := range w.rows {
+		w.listed(r.ReplicaMark, r.State.Live())
+	}
+	for id := range w.tombs {
+		w.listed(fleet.ReplicaMark{ID: id, Health: fleet.HealthNotChecked}, false)
 	}
 	for id, at := range w.node {
-		if _, listed := w.rows[id]; !listed && !at.run {
+		if _, row := w.rows[id]; !row && !w.tombs[id] && !at.run {
 			delete(w.node, id)
 			delete(w.dirty, id)
 		}
+	}
+}
+
+// listed is a line of the set. A node reports each that changed.
+func (w *syncWorld) listed(m fleet.ReplicaMark, run bool) {
+	at, knows := w.node[m.ID]
+	if !knows {
+		at = &nodeReplica{ReplicaMark: m, run: !run}
+		at.Phase = fleet.PhasePreparing
+		w.node[m.ID] = at
+	}
+	if run != at.run {
+		at.run, w.dirty[m.ID] = run, true
 	}
 }
 
@@ -227,6 +238,9 @@ func (w *syncWorld) deliver(*rapid.T) {
 	for _, said := range m.lines {
 		if r, is := w.rows[said.ID]; is {
 			w.reported(r, said)
+		} else if said.Phase == fleet.PhaseStopped && w.tombs[said.ID] {
+			delete(w.tombs, said.ID)
+			w.set++
 		}
 	}
 }
@@ -241,6 +255,9 @@ func (w *syncWorld) reported(r fleet.ReplicaRow, said fleet.ReplicaMark) {
 	w.rows[r.ID] = r
 	if r.State == fleet.ReplicaTerminated {
 		delete(w.rows, r.ID)
+		if said.Phase != fleet.PhaseStopped {
+			w.tombs[r.ID] = true
+		}
 		w.set++
 	}
 }
@@ -278,7 +295,7 @@ func (w *syncWorld) sweep(*rapid.T) {
 	if w.digest == nil || decide.IgnoreDigest(seen) != "" {
 		return
 	}
-	n := fleet.NodeSeen{Marks: w.digest.Replicas}
+	n := fleet.NodeSeen{Marks: w.digest.Replicas, Listed: slices.Sorted(maps.Keys(w.tombs))}
 	for _, id := range slices.Sorted(maps.Keys(w.rows)) {
 		n.Rows = append(n.Rows, w.rows[id])
 	}
