@@ -99,7 +99,7 @@ func TestNoDriftByItself(t *testing.T) {
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"create": w.create, "terminate": w.terminate, "fetch": w.fetch, "changes": w.changes, "send": w.send, "deliver": w.deliver,
-			"ack": w.ack, "cut": w.cut, "connect": w.connect, "fail": w.fail, "settle": w.settle, "": w.sweep,
+			"ack": w.ack, "cut": w.cut, "connect": w.connect, "fail": w.fail, "settle": w.settle, "report": w.report, "": w.sweep,
 		})
 	})
 }
@@ -274,6 +274,14 @@ func (w *syncWorld) connect(*rapid.T) {
 	if !w.connected {
 		w.connected, w.complete = true, true
 	}
+}
+
+// report is a change of which the region hears at once.
+func (w *syncWorld) report(t *rapid.T) {
+	w.changes(t)
+	w.send(t)
+	w.deliver(t)
+	w.ack(t)
 }
 
 // settle is some quiet time: everything is fetched and said, and a digest has come.
