@@ -153,3 +153,40 @@ func (b *bench) corrected() corrected {
 	defer b.mu.Unlock()
 	return b.found
 }
+
+// F48: a driver that does not answer says nothing about its replicas; one that lists others is doubted, and what came
+// or went during its list is not.
+func TestSilentDriverIsNoDrift(t *testing.T) {
+	t.Parallel()
+	k := fed(t)
+	for _, w := range k.replicas {
+		w.known.Driver = fleet.DriverDocker
+	}
+	const third, fourth = fleet.ReplicaID("cccccccccccc"), fleet.ReplicaID("dddddddddddd")
+	check := func(found map[fleet.ReplicaID]lead, silent ...fleet.Driver) (doubted, strangers int) {
+		k.check(map[fleet.ReplicaID]bool{fourth: true}, func() (map[fleet.ReplicaID]lead, map[fleet.Driver]bool) {
+			absent := map[fleet.Driver]bool{}
+			for _, name := range silent {
+				absent[name] = true
+			}
+			return found, absent
+		})
+		for _, w := range k.replicas {
+			if w.doubted {
+				doubted++
+			}
+			w.doubted = false
+		}
+		return doubted, len(k.strangers)
+	}
+	runs := func(id fleet.ReplicaID) lead { return lead{Found{ID: id, Running: true}, fleet.DriverDocker} }
+	doubted, _ := check(nil, fleet.DriverDocker)
+	require.Zero(t, doubted, "it is silent")
+	doubted, _ = check(nil)
+	require.Equal(t, 2, doubted)
+	doubted, strangers := check(map[fleet.ReplicaID]lead{first: runs(first), second: runs(second), fourth: runs(fourth)})
+	require.Equal(t, []int{0, 0}, []int{doubted, strangers}, "one was removed meanwhile")
+	_, strangers = check(map[fleet.ReplicaID]lead{first: runs(first), second: runs(second), third: runs(third)})
+	require.Equal(t, 1, strangers)
+	require.Equal(t, corrected{stray: 1}, k.feed.found)
+}
