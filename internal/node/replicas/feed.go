@@ -180,7 +180,7 @@ func (k *Keeper) lines(complete bool) (told, cut []fleet.ReplicaStatus) { //noli
 }
 
 // line is a replica's line in a report; with named it includes the deployment.
-func (k *Keeper) line(w *worker, named bool) fleet.ReplicaStatus { //nolint:revive // what is told
+func (k *Keeper) line(w *worker, named bool) fleet.ReplicaStatus { //nolint:revive // what is reported
 	st := w.known.status(k.opt.Address, k.opt.Now())
 	if named {
 		r := w.known
