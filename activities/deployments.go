@@ -16,6 +16,9 @@ type deploymentStore interface {
 	Visit(ctx context.Context, in fleet.DeploymentVisit) (fleet.DeploymentVisited, error)
 	// Due gives a page of the deployments of a shard that have something to do, by name.
 	Due(ctx context.Context, shard, shards int, after string, limit int32) ([]fleet.DeploymentName, error)
+	// Compare compares the digests of a shard's nodes with their rows, and requests complete reports of those that
+	// differ.
+	Compare(ctx context.Context, shard, shards int) error
 }
 
 // Deployments is what the entities of deployments do at the store, and their sweep.
@@ -56,9 +59,12 @@ func (d *Deployments) failpoint(name string) {
 	}
 }
 
-// SyncRuntime wakes the deployments of a shard that have something to do, found in one query a
-// page (X12), and counts them.
+// SyncRuntime compares what the nodes of a shard run with their rows (F24), and wakes the deployments of the shard that
+// have something to do, which it counts. Each takes one query a page (X12).
 func (d *Deployments) SyncRuntime(ctx context.Context, shard, shards int) (int, error) {
+	if err := d.Store.Compare(ctx, shard, shards); err != nil {
+		return 0, fail(ctx, err)
+	}
 	woken, after := 0, ""
 	for {
 		page, err := d.Store.Due(ctx, shard, shards, after, pageOfActions)

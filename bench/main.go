@@ -41,6 +41,7 @@ func measurements() []measurement {
 		{"strangers", measureStrangers},
 		{"placement", measurePlacement},
 		{"deployments", measureDeployments},
+		{"sync", measureSync},
 		{"isolation", measureIsolation},
 		{"regions", measureRegions},
 		{"comparison", measureComparison},

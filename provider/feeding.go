@@ -11,7 +11,7 @@ import (
 // reports not acked when a stream ends are repeated on the next one.
 type ReplicaFeed interface {
 	// Next waits for the next report. With complete, which is set once at the start of each stream, the report has
-	// all replicas, and may be empty; otherwise it has those that changed. The feed numbers its reports, each
+	// all replicas, and may be empty; otherwise it has those that changed, or a digest. The feed numbers its reports, each
 	// higher than the one before, and does not change a report that it returned. The context ends with the stream;
 	// any other error ends the stream.
 	Next(ctx context.Context, complete bool) (*nodev1.ReplicasReport, error)

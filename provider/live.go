@@ -108,6 +108,8 @@ func (s *session) take(ctx context.Context, m *nodev1.ConnectResponse) error {
 		s.notes.set(m.ReplicaSet)
 	case *nodev1.ConnectResponse_ReplicasReportAck:
 		s.feeding.acked(m.ReplicasReportAck.GetSequence())
+	case *nodev1.ConnectResponse_ReplicasReportRequest:
+		s.notes.askReport()
 	case *nodev1.ConnectResponse_DrainRequest:
 		return s.takeDrain(ctx, m.DrainRequest)
 	case *nodev1.ConnectResponse_RegisterAgain:

@@ -24,6 +24,7 @@ type news struct {
 	wake    bool
 	site    *nodev1.Site
 	set     *nodev1.ReplicaSet
+	report  bool
 }
 
 func newNotices(opt Options) *notices {
@@ -61,6 +62,9 @@ func (n *notices) tell(news news) {
 	if news.set != nil && n.opt.OnReplicaSet != nil {
 		n.opt.OnReplicaSet(news.set.GetEra(), news.set.GetVersion())
 	}
+	if news.report && n.opt.OnReplicasReport != nil {
+		n.opt.OnReplicasReport()
+	}
 	if news.modules != nil && n.opt.OnReport != nil {
 		n.opt.OnReport(*news.modules)
 	}
@@ -84,6 +88,7 @@ func (n *notices) report(modules []string)  { n.put(func(w *news) { w.modules = 
 func (n *notices) drain(d Drain)            { n.put(func(w *news) { w.drain = &d }) }
 func (n *notices) wake()                    { n.put(func(w *news) { w.wake = true }) }
 func (n *notices) set(s *nodev1.ReplicaSet) { n.put(func(w *news) { w.set = s }) }
+func (n *notices) askReport()               { n.put(func(w *news) { w.report = true }) }
 
 // site passes on a node's site; most registrations are not of a node and have none.
 func (n *notices) site(s *nodev1.Site) {

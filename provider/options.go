@@ -84,6 +84,8 @@ type Options struct {
 	// OnReplicaSet is for nodes that run replicas: it gets the version of the set that the node should have, also
 	// after each stream opened.
 	OnReplicaSet func(era, version int64)
+	// OnReplicasReport is for the same nodes: the region requests that the next report of Replicas is complete.
+	OnReplicasReport func()
 	// OnState gets each new state of the connection.
 	OnState func(Status)
 

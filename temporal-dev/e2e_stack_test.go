@@ -151,7 +151,7 @@ func (s *stack) dump(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), testPatience)
 	defer cancel()
-	for _, table := range []string{"site_leases", "operations", "deliveries", "delivery_nodes", "owed", "pending", "outbox", "node_held", "snapshots", "batches", "fleet_runs", "fleet_targets", "deployments", "replicas", "deployment_history"} {
+	for _, table := range []string{"site_leases", "operations", "deliveries", "delivery_nodes", "owed", "pending", "outbox", "node_held", "snapshots", "batches", "fleet_runs", "fleet_targets", "deployments", "replicas", "node_sets", "node_digests", "deployment_history"} {
 		rows, err := s.pg.Query(ctx, `SELECT t::text FROM `+table+` t ORDER BY 1 DESC LIMIT 50`)
 		if err != nil {
 			t.Logf("%s: %v", table, err)

@@ -21,19 +21,19 @@ import (
 // visits are a toy store of deployments: each visit answers what is next in line, the last one for
 // ever.
 type visits struct {
-	mu     sync.Mutex
-	now    func() time.Time
-	line   []fleet.DeploymentVisited
-	wait   []time.Duration // from each visit to Next, 0 for none
-	runs   []string
-	times  []time.Duration // of the visits, since the first
-	first  time.Time
-	away   int // how many visits the database does not answer
-	due    []fleet.DeploymentName
-	shards []int
-	woken  []string
-	told   []string
-	during func(n int) // what happens while visit n is made
+	mu               sync.Mutex
+	now              func() time.Time
+	line             []fleet.DeploymentVisited
+	wait             []time.Duration // from each visit to Next, 0 for none
+	runs             []string
+	times            []time.Duration // of the visits, since the first
+	first            time.Time
+	away             int // how many visits the database does not answer
+	due              []fleet.DeploymentName
+	shards, compared []int
+	woken            []string
+	told             []string
+	during           func(n int) // what happens while visit n is made
 }
 
 func (v *visits) Visit(_ context.Context, in fleet.DeploymentVisit) (fleet.DeploymentVisited, error) {
@@ -69,6 +69,11 @@ func (v *visits) Due(_ context.Context, shard, shards int, after string, limit i
 		}
 	}
 	return page, nil
+}
+
+func (v *visits) Compare(_ context.Context, shard, shards int) error {
+	v.compared = append(v.compared, shard, shards)
+	return nil
 }
 
 func (v *visits) Wake(_ context.Context, subject string) error {
@@ -171,6 +176,7 @@ func TestSyncRuntime(t *testing.T) {
 	require.NoError(t, env.GetWorkflowResult(&res))
 	require.Equal(t, 150, res.Woken)
 	require.Equal(t, []int{1, 3, 1, 3}, v.shards)
+	require.Equal(t, []int{1, 3}, v.compared, "its nodes are compared, once (F24)")
 	require.Len(t, v.woken, 150)
 	require.Equal(t, "deployment.web-aa", v.woken[0])
 }

@@ -131,6 +131,10 @@ type ReplicaStatus struct {
 	// set does not list.
 	Deployment DeploymentName `json:"deployment,omitempty"`
 	Revision   int64          `json:"revision,omitempty"`
+	// ProcessVersion and Definition (its ShortHash) are sent with Revision by nodes that send digests; others leave
+	// Definition empty.
+	ProcessVersion int64  `json:"processVersion,omitempty"`
+	Definition     string `json:"definition,omitempty"`
 }
 
 // The reasons that nodes report.
@@ -164,6 +168,8 @@ type ReplicasReport struct {
 	// read a set, nor while a driver that does not answer may hide what an earlier agent started.
 	Whole    bool            `json:"whole,omitempty"`
 	Replicas []ReplicaStatus `json:"replicas"`
+	// Digest, unless it is nil, is sent instead of Replicas.
+	Digest *ReplicasDigest `json:"digest,omitempty"`
 }
 
 // ReplicaSeen is a replica as input of the decision about its deployment.

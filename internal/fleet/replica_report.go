@@ -25,6 +25,12 @@ func (r ReplicasReport) Validate() error {
 	if r.Set.Number < 0 || r.Set.Era < 0 {
 		return Errorf(Invalid, "invalid set version %s", r.Set).At("setVersion")
 	}
+	if r.Digest != nil {
+		if r.Complete || len(r.Replicas) > 0 {
+			return Errorf(Invalid, "a report has a digest or replicas, not both").At("digest")
+		}
+		return r.Digest.Validate()
+	}
 	seen := make(map[ReplicaID]bool, len(r.Replicas))
 	for _, s := range r.Replicas {
 		if err := s.Validate(); err != nil {
@@ -49,8 +55,10 @@ func (s ReplicaStatus) Validate() error {
 		return Errorf(Invalid, "unknown health %.80q of a replica", s.Health).At("health")
 	case s.Deployment != "" && ValidateName("deployment", string(s.Deployment)) != nil:
 		return Errorf(Invalid, "invalid deployment name %.80q", s.Deployment).At("deployment")
-	case s.Revision < 0:
-		return Errorf(Invalid, "invalid revision %d of replica %s", s.Revision, s.ID).At("revision")
+	case s.Revision < 0 || s.ProcessVersion < 0:
+		return Errorf(Invalid, "invalid revision %d.%d of replica %s", s.Revision, s.ProcessVersion, s.ID).At("revision")
+	case s.Definition != "" && !isHex(s.Definition, shortHash):
+		return Errorf(Invalid, "invalid definition %.80q of replica %s: want %d hex digits", s.Definition, s.ID, shortHash).At("definition")
 	case s.Restarts < 0 || s.PID < 0 || s.Age < 0 || s.Age > maxReplicaAge:
 		return Errorf(Invalid, "a number of replica %s is out of bounds", s.ID).At("replicas")
 	case strings.Contains(s.Reason+s.Message+s.Endpoint, "\x00"):

@@ -88,8 +88,11 @@ func reportOf(c *connection, in *nodev1.ReplicasReport) (fleet.ReplicasReport, e
 	if c.node == "" {
 		return out, fleet.Errorf(fleet.Denied, "only nodes have replicas")
 	}
-	if n := len(in.GetReplicas()); n > fleet.MaxReportedReplicas {
+	if n := max(len(in.GetReplicas()), len(in.GetDigest().GetReplicas())); n > fleet.MaxReportedReplicas {
 		return out, fleet.Errorf(fleet.TooLarge, "%d replicas in a report; the limit is %d", n, fleet.MaxReportedReplicas)
+	}
+	if in.GetDigest() != nil {
+		out.Digest = digestOf(in.GetDigest())
 	}
 	out.Replicas = make([]fleet.ReplicaStatus, len(in.GetReplicas()))
 	for i, r := range in.GetReplicas() {
@@ -104,6 +107,7 @@ func statusOf(r *nodev1.ReplicaStatus) fleet.ReplicaStatus {
 		Restarts: int(bounded(r.GetRestarts())), Endpoint: r.GetEndpoint(), PID: int(bounded(r.GetPid())),
 		Reason: r.GetReason(), Message: r.GetMessage(), Age: r.GetAge().AsDuration(),
 		Deployment: fleet.DeploymentName(r.GetDeployment()), Revision: r.GetRevision(),
+		ProcessVersion: r.GetProcessVersion(), Definition: r.GetDefinition(),
 	}
 	if len(r.GetPorts()) > 0 {
 		out.Ports = make(map[string]int, len(r.GetPorts()))
@@ -112,4 +116,27 @@ func statusOf(r *nodev1.ReplicaStatus) fleet.ReplicaStatus {
 		out.Ports[name] = int(port)
 	}
 	return out
+}
+
+func digestOf(in *nodev1.ReplicasDigest) *fleet.ReplicasDigest {
+	out := &fleet.ReplicasDigest{
+		Replicas: make([]fleet.ReplicaMark, len(in.GetReplicas())), Missing: int(bounded(in.GetMissing())), Stray: int(bounded(in.GetStray())),
+	}
+	for i, m := range in.GetReplicas() {
+		out.Replicas[i] = fleet.ReplicaMark{
+			ID: fleet.ReplicaID(m.GetId()), Revision: m.GetRevision(), ProcessVersion: m.GetProcessVersion(), Definition: m.GetDefinition(),
+			Phase: fleet.ReplicaPhase(m.GetPhase()), Health: fleet.ReplicaHealth(m.GetHealth()),
+		}
+	}
+	return out
+}
+
+// askReport asks a node for a complete report, if this server has its stream.
+func (s *Server) askReport(node fleet.NodeName, _ int64) {
+	s.mu.RLock()
+	c := s.nodes[node]
+	s.mu.RUnlock()
+	if c != nil && c.now() != fleet.ConnectionRegistered {
+		s.send(c, &nodev1.ConnectResponse{Message: &nodev1.ConnectResponse_ReplicasReportRequest{ReplicasReportRequest: &nodev1.ReplicasReportRequest{}}})
+	}
 }

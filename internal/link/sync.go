@@ -144,7 +144,7 @@ func (s *Server) listen(ctx context.Context) error {
 					s.hurry()
 				}
 			},
-			Wanted: s.wakeNode, Set: s.setChanged,
+			Wanted: s.wakeNode, Set: s.setChanged, Report: s.askReport,
 		})
 		if err != nil && ctx.Err() == nil {
 			s.o.Log.Warn("failed, retrying", "what", "listen for connections", "error", err)

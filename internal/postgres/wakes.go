@@ -15,6 +15,7 @@ import (
 const (
 	WantedPrefix = "wanted "
 	SetPrefix    = "replicas "
+	ReportPrefix = "report "
 )
 
 // WantNode records that a node has tasks, or is about to, and notifies the server with its stream.

@@ -14,6 +14,9 @@ type deploymentSteps struct {
 	store  *store.Store
 	settle time.Duration // the sweep skips what was visited within it
 	done   func(fleet.DeploymentVisited)
+	// drifted gets what a comparison found, compared how long one of a shard took.
+	drifted  func(fleet.Drift)
+	compared func(time.Duration)
 }
 
 // Visit reads, decides and acts in one transaction.
@@ -28,4 +31,23 @@ func (d *deploymentSteps) Visit(ctx context.Context, in fleet.DeploymentVisit) (
 // Due returns a page of a shard.
 func (d *deploymentSteps) Due(ctx context.Context, shard, shards int, after string, limit int32) ([]fleet.DeploymentName, error) {
 	return d.store.DeploymentsDue(ctx, deployments.DeploymentShard{Shard: shard, Shards: shards, Settle: d.settle}, after, limit)
+}
+
+// nodesAtOnce bounds what a comparison reads at once: at most so many nodes, with their replicas.
+const nodesAtOnce = 100
+
+// Compare compares the digests of a shard's nodes, a page at a time.
+func (d *deploymentSteps) Compare(ctx context.Context, shard, shards int) error {
+	began, after := time.Now(), ""
+	for {
+		out, err := d.store.CompareDigests(ctx, deployments.NodeShard{Shard: shard, Shards: shards}, after, nodesAtOnce)
+		if err != nil {
+			return err
+		}
+		d.drifted(out.Drift)
+		if after = out.Last; after == "" {
+			d.compared(time.Since(began))
+			return nil
+		}
+	}
 }

@@ -35,7 +35,7 @@ func (s *server) openLink(ctx context.Context) error {
 	}
 	s.link, err = link.New(link.Options{
 		Store: s.store, ID: s.id, Timing: s.cfg.Timing.Link, Now: time.Now, Log: s.log, Metrics: s.registry,
-		GRPC: options, Replicas: countedReplicas{s.store, s.metrics.said}, Refuse: s.refusals.Refuse, Wake: s.wakeAll,
+		GRPC: options, Replicas: countedReplicas{s.store, s.metrics.said, s.metrics.sync}, Refuse: s.refusals.Refuse, Wake: s.wakeAll,
 		CheckSchema: schema.Check, Executors: s.cfg.ExecutorNetworks, TaskLife: max(s.cfg.Timing.Delivery.Request, time.Minute),
 	})
 	if err != nil {

@@ -22,6 +22,7 @@ type metrics struct {
 	compared  comparisons
 	turned    *prometheus.CounterVec
 	said      *prometheus.CounterVec
+	sync      *syncMetrics
 	rivals    *prometheus.CounterVec
 }
 
@@ -40,13 +41,13 @@ func newMetrics(r *prometheus.Registry, s *store.Store, log *slog.Logger) (*metr
 		Name: "holdfast_collected_total", Help: "Rows that the collection removed, by kind.",
 	}, []string{"kind"}), failovers: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "holdfast_failovers_total", Help: "Requested failovers, by how they ended.",
-	}, []string{"state", "reason"}), turned: newTurned(), said: newSaid(), rivals: prometheus.NewCounterVec(prometheus.CounterOpts{
+	}, []string{"state", "reason"}), turned: newTurned(), said: newSaid(), sync: newSyncMetrics(), rivals: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "holdfast_rival_claims_total", Help: "Claims of objects that two regions claimed in one epoch, by the peer that sent them.",
 	}, []string{"peer"})}
 	for _, kind := range fleet.CollectedKinds() {
 		m.removed(kind, 0) // also show kinds without removals
 	}
-	for _, c := range []prometheus.Collector{m.delivered, m.collected, m.failovers, m.compared.seconds, m.compared.instances, m.turned, m.said, m.rivals, m} {
+	for _, c := range []prometheus.Collector{m.delivered, m.collected, m.failovers, m.compared.seconds, m.compared.instances, m.turned, m.said, m.sync.drift, m.sync.seconds, m.rivals, m} {
 		if err := r.Register(c); err != nil {
 			return nil, fleet.Errorf(fleet.Internal, "register metrics: %w", err)
 		}
@@ -81,6 +82,7 @@ func (m *metrics) Describe(to chan<- *prometheus.Desc) {
 	to <- regionLag
 	to <- deploymentCount
 	to <- replicaCount
+	to <- digestAge
 }
 
 const backlogLimit = 5 * time.Second

@@ -47,12 +47,14 @@ func (m *metrics) closed(all []fleet.OperationEnded) {
 type countedReplicas struct {
 	*store.Store
 	said *prometheus.CounterVec
+	sync *syncMetrics
 }
 
 // ReplicasReported stores a report.
 func (c countedReplicas) ReplicasReported(ctx context.Context, r fleet.ReplicasReport) (deployments.ReplicasHeard, error) {
 	heard, err := c.Store.ReplicasReported(ctx, r)
 	c.count(heard.Moved)
+	c.sync.drifted(heard.Drift)
 	return heard, err
 }
 
@@ -71,6 +73,12 @@ func (c countedReplicas) count(events []fleet.ReplicaEvent) {
 
 // collectDeployments reads the numbers; if the store does not answer, they are missing.
 func (m *metrics) collectDeployments(ctx context.Context, to chan<- prometheus.Metric) {
+	age, err := m.store.DigestAge(ctx)
+	if err != nil {
+		m.log.Warn("the age of digests is missing", "error", err)
+	} else {
+		to <- prometheus.MustNewConstMetric(digestAge, prometheus.GaugeValue, age.Seconds())
+	}
 	deployments, replicas, err := m.store.CountRuntime(ctx)
 	if err != nil {
 		m.log.Warn("deployment metrics are missing", "error", err)

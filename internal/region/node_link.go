@@ -74,7 +74,7 @@ func (n *nodeLink) run(ctx context.Context) error {
 	}
 	if n.replicas != nil {
 		options.Replicas, options.OnReplicaSet = n.replicas.keeper, n.replicas.keeper.OnReplicaSet
-		options.ReplicasEnded = n.replicas.ended.Load
+		options.ReplicasEnded, options.OnReplicasReport = n.replicas.ended.Load, n.replicas.keeper.OnReplicasReport
 	}
 	for {
 		var changed <-chan struct{} // closed when the facts of the registration change

@@ -89,7 +89,7 @@ func newNodeReplicas(ctx context.Context, cfg NodeConfig, agent *node.Agent, ins
 		keeper: replicas.New(replicas.Options{
 			Node: fleet.NodeName(cfg.Node), Site: fleet.SiteName(cfg.Site), Dir: dir, Address: machine.Address, Region: agent.Region(),
 			Store: agent.Store, Drivers: drivers, Now: guardian.SinceBoot, Boot: boot, Log: log, BaseEnv: baseEnvironment(), GPUs: machine.GPUs,
-			Enrolled: agent.Enrolled(), Failpoint: cfg.Failpoint,
+			Enrolled: agent.Enrolled(), SyncEvery: cfg.Timing.Runtime, Failpoint: cfg.Failpoint,
 			OnDriver: func(name fleet.Driver) {
 				log.Info("driver is now available", "driver", name)
 				facts.answers(name)

@@ -369,7 +369,9 @@ func (s *server) activities() workers.Server {
 			Store: s.store, Votes: s.votes, Doors: doors, Signer: signs, Nodes: nodes, Build: s.cfg.Build, Ended: s.metrics.failedOver,
 		},
 		Deployments: &activities.Deployments{
-			Store: &deploymentSteps{store: s.store, settle: s.cfg.Timing.Runtime / 2, done: s.metrics.visited},
+			Store: &deploymentSteps{
+				store: s.store, settle: s.cfg.Timing.Runtime / 2, done: s.metrics.visited, drifted: s.metrics.sync.drifted, compared: s.metrics.sync.compared,
+			},
 			Doors: doors, Entities: s.again, Build: s.cfg.Build, Log: s.log, Failpoint: s.cfg.Failpoint,
 		},
 		Fleets: &activities.Fleets{Store: s.store, Doors: doors, Build: s.cfg.Build, Log: s.log},

@@ -19,7 +19,7 @@ type Timing struct {
 	// Nodes is how often what nodes hold is compared with what is deployed. Compare is the time after which a node
 	// is compared in full although nothing drifted.
 	Nodes, Compare time.Duration
-	// Runtime is how often desired and actual deployments are compared.
+	// Runtime is how often desired and actual deployments are compared, and how often nodes send digests.
 	Runtime time.Duration
 	// Relay is how old an outbox row is before its wake is repeated: longer than a busy region takes to read it,
 	// because repeating a wake that was not lost only costs.

@@ -863,6 +863,7 @@ type ConnectResponse struct {
 	//	*ConnectResponse_Site
 	//	*ConnectResponse_ReplicaSet
 	//	*ConnectResponse_ReplicasReportAck
+	//	*ConnectResponse_ReplicasReportRequest
 	Message       isConnectResponse_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -977,6 +978,15 @@ func (x *ConnectResponse) GetReplicasReportAck() *ReplicasReportAck {
 	return nil
 }
 
+func (x *ConnectResponse) GetReplicasReportRequest() *ReplicasReportRequest {
+	if x != nil {
+		if x, ok := x.Message.(*ConnectResponse_ReplicasReportRequest); ok {
+			return x.ReplicasReportRequest
+		}
+	}
+	return nil
+}
+
 type isConnectResponse_Message interface {
 	isConnectResponse_Message()
 }
@@ -1014,6 +1024,10 @@ type ConnectResponse_ReplicasReportAck struct {
 	ReplicasReportAck *ReplicasReportAck `protobuf:"bytes,8,opt,name=replicas_report_ack,json=replicasReportAck,proto3,oneof"`
 }
 
+type ConnectResponse_ReplicasReportRequest struct {
+	ReplicasReportRequest *ReplicasReportRequest `protobuf:"bytes,9,opt,name=replicas_report_request,json=replicasReportRequest,proto3,oneof"`
+}
+
 func (*ConnectResponse_HeartbeatAck) isConnectResponse_Message() {}
 
 func (*ConnectResponse_ActiveModulesReport) isConnectResponse_Message() {}
@@ -1029,6 +1043,8 @@ func (*ConnectResponse_Site) isConnectResponse_Message() {}
 func (*ConnectResponse_ReplicaSet) isConnectResponse_Message() {}
 
 func (*ConnectResponse_ReplicasReportAck) isConnectResponse_Message() {}
+
+func (*ConnectResponse_ReplicasReportRequest) isConnectResponse_Message() {}
 
 // ReplicaSet says which version of its set of replicas a node should have: it fetches the set over
 // HTTP. Told after the stream opened, and when it changed.
@@ -1097,7 +1113,9 @@ type ReplicasReport struct {
 	SetEra int64 `protobuf:"varint,5,opt,name=set_era,json=setEra,proto3" json:"set_era,omitempty"`
 	// Of a complete report: the node knows of nothing else, also of what an earlier agent left. Before a set
 	// was read, or while a driver is away, it may.
-	Whole         bool `protobuf:"varint,6,opt,name=whole,proto3" json:"whole,omitempty"`
+	Whole bool `protobuf:"varint,6,opt,name=whole,proto3" json:"whole,omitempty"`
+	// Instead of replicas: a digest of all of them, sent when there is nothing else to report. It changes nothing.
+	Digest        *ReplicasDigest `protobuf:"bytes,7,opt,name=digest,proto3" json:"digest,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1174,6 +1192,163 @@ func (x *ReplicasReport) GetWhole() bool {
 	return false
 }
 
+func (x *ReplicasReport) GetDigest() *ReplicasDigest {
+	if x != nil {
+		return x.Digest
+	}
+	return nil
+}
+
+// ReplicasDigest is what a node believes of all of its replicas, for the region to compare with its own rows.
+type ReplicasDigest struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Replicas []*ReplicaMark         `protobuf:"bytes,1,rep,name=replicas,proto3" json:"replicas,omitempty"`
+	// What the node found and corrected by itself since its last digest: replicas that it had to run and that did
+	// not run or that it did not remember, and those that ran unexpectedly.
+	Missing       uint32 `protobuf:"varint,2,opt,name=missing,proto3" json:"missing,omitempty"`
+	Stray         uint32 `protobuf:"varint,3,opt,name=stray,proto3" json:"stray,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReplicasDigest) Reset() {
+	*x = ReplicasDigest{}
+	mi := &file_control_plane_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReplicasDigest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReplicasDigest) ProtoMessage() {}
+
+func (x *ReplicasDigest) ProtoReflect() protoreflect.Message {
+	mi := &file_control_plane_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReplicasDigest.ProtoReflect.Descriptor instead.
+func (*ReplicasDigest) Descriptor() ([]byte, []int) {
+	return file_control_plane_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *ReplicasDigest) GetReplicas() []*ReplicaMark {
+	if x != nil {
+		return x.Replicas
+	}
+	return nil
+}
+
+func (x *ReplicasDigest) GetMissing() uint32 {
+	if x != nil {
+		return x.Missing
+	}
+	return 0
+}
+
+func (x *ReplicasDigest) GetStray() uint32 {
+	if x != nil {
+		return x.Stray
+	}
+	return 0
+}
+
+// ReplicaMark is one replica in a digest.
+type ReplicaMark struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Id             string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Revision       int64                  `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	ProcessVersion int64                  `protobuf:"varint,3,opt,name=process_version,json=processVersion,proto3" json:"process_version,omitempty"`
+	// The first 16 hex digits of its definition's hash; "" where the node does not know it.
+	Definition string `protobuf:"bytes,4,opt,name=definition,proto3" json:"definition,omitempty"`
+	// As in ReplicaStatus.
+	Phase         string `protobuf:"bytes,5,opt,name=phase,proto3" json:"phase,omitempty"`
+	Health        string `protobuf:"bytes,6,opt,name=health,proto3" json:"health,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReplicaMark) Reset() {
+	*x = ReplicaMark{}
+	mi := &file_control_plane_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReplicaMark) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReplicaMark) ProtoMessage() {}
+
+func (x *ReplicaMark) ProtoReflect() protoreflect.Message {
+	mi := &file_control_plane_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReplicaMark.ProtoReflect.Descriptor instead.
+func (*ReplicaMark) Descriptor() ([]byte, []int) {
+	return file_control_plane_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *ReplicaMark) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *ReplicaMark) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *ReplicaMark) GetProcessVersion() int64 {
+	if x != nil {
+		return x.ProcessVersion
+	}
+	return 0
+}
+
+func (x *ReplicaMark) GetDefinition() string {
+	if x != nil {
+		return x.Definition
+	}
+	return ""
+}
+
+func (x *ReplicaMark) GetPhase() string {
+	if x != nil {
+		return x.Phase
+	}
+	return ""
+}
+
+func (x *ReplicaMark) GetHealth() string {
+	if x != nil {
+		return x.Health
+	}
+	return ""
+}
+
 // ReplicaStatus is one replica as its node sees it.
 type ReplicaStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1193,15 +1368,18 @@ type ReplicaStatus struct {
 	// How long it has been so.
 	Age *durationpb.Duration `protobuf:"bytes,10,opt,name=age,proto3" json:"age,omitempty"`
 	// Told in complete reports, and of what the node's set does not list.
-	Deployment    string `protobuf:"bytes,11,opt,name=deployment,proto3" json:"deployment,omitempty"`
-	Revision      int64  `protobuf:"varint,12,opt,name=revision,proto3" json:"revision,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Deployment string `protobuf:"bytes,11,opt,name=deployment,proto3" json:"deployment,omitempty"`
+	Revision   int64  `protobuf:"varint,12,opt,name=revision,proto3" json:"revision,omitempty"`
+	// The same, since digests: the process version, and the first 16 hex digits of the definition's hash.
+	ProcessVersion int64  `protobuf:"varint,13,opt,name=process_version,json=processVersion,proto3" json:"process_version,omitempty"`
+	Definition     string `protobuf:"bytes,14,opt,name=definition,proto3" json:"definition,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *ReplicaStatus) Reset() {
 	*x = ReplicaStatus{}
-	mi := &file_control_plane_proto_msgTypes[14]
+	mi := &file_control_plane_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1213,7 +1391,7 @@ func (x *ReplicaStatus) String() string {
 func (*ReplicaStatus) ProtoMessage() {}
 
 func (x *ReplicaStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_control_plane_proto_msgTypes[14]
+	mi := &file_control_plane_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1226,7 +1404,7 @@ func (x *ReplicaStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaStatus.ProtoReflect.Descriptor instead.
 func (*ReplicaStatus) Descriptor() ([]byte, []int) {
-	return file_control_plane_proto_rawDescGZIP(), []int{14}
+	return file_control_plane_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ReplicaStatus) GetId() string {
@@ -1313,6 +1491,20 @@ func (x *ReplicaStatus) GetRevision() int64 {
 	return 0
 }
 
+func (x *ReplicaStatus) GetProcessVersion() int64 {
+	if x != nil {
+		return x.ProcessVersion
+	}
+	return 0
+}
+
+func (x *ReplicaStatus) GetDefinition() string {
+	if x != nil {
+		return x.Definition
+	}
+	return ""
+}
+
 // ReplicasReportAck says that a report was taken, and is durable.
 type ReplicasReportAck struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1323,7 +1515,7 @@ type ReplicasReportAck struct {
 
 func (x *ReplicasReportAck) Reset() {
 	*x = ReplicasReportAck{}
-	mi := &file_control_plane_proto_msgTypes[15]
+	mi := &file_control_plane_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1335,7 +1527,7 @@ func (x *ReplicasReportAck) String() string {
 func (*ReplicasReportAck) ProtoMessage() {}
 
 func (x *ReplicasReportAck) ProtoReflect() protoreflect.Message {
-	mi := &file_control_plane_proto_msgTypes[15]
+	mi := &file_control_plane_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1348,7 +1540,7 @@ func (x *ReplicasReportAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicasReportAck.ProtoReflect.Descriptor instead.
 func (*ReplicasReportAck) Descriptor() ([]byte, []int) {
-	return file_control_plane_proto_rawDescGZIP(), []int{15}
+	return file_control_plane_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ReplicasReportAck) GetSequence() uint64 {
@@ -1356,6 +1548,43 @@ func (x *ReplicasReportAck) GetSequence() uint64 {
 		return x.Sequence
 	}
 	return 0
+}
+
+// ReplicasReportRequest asks a node for a complete report: its digest differs from the region's rows.
+type ReplicasReportRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReplicasReportRequest) Reset() {
+	*x = ReplicasReportRequest{}
+	mi := &file_control_plane_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReplicasReportRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReplicasReportRequest) ProtoMessage() {}
+
+func (x *ReplicasReportRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_control_plane_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReplicasReportRequest.ProtoReflect.Descriptor instead.
+func (*ReplicasReportRequest) Descriptor() ([]byte, []int) {
+	return file_control_plane_proto_rawDescGZIP(), []int{18}
 }
 
 // HeartbeatAck answers each heartbeat of a connection that lives.
@@ -1369,7 +1598,7 @@ type HeartbeatAck struct {
 
 func (x *HeartbeatAck) Reset() {
 	*x = HeartbeatAck{}
-	mi := &file_control_plane_proto_msgTypes[16]
+	mi := &file_control_plane_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1381,7 +1610,7 @@ func (x *HeartbeatAck) String() string {
 func (*HeartbeatAck) ProtoMessage() {}
 
 func (x *HeartbeatAck) ProtoReflect() protoreflect.Message {
-	mi := &file_control_plane_proto_msgTypes[16]
+	mi := &file_control_plane_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1394,7 +1623,7 @@ func (x *HeartbeatAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatAck.ProtoReflect.Descriptor instead.
 func (*HeartbeatAck) Descriptor() ([]byte, []int) {
-	return file_control_plane_proto_rawDescGZIP(), []int{16}
+	return file_control_plane_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *HeartbeatAck) GetConnectionId() string {
@@ -1422,7 +1651,7 @@ type ActiveModulesReport struct {
 
 func (x *ActiveModulesReport) Reset() {
 	*x = ActiveModulesReport{}
-	mi := &file_control_plane_proto_msgTypes[17]
+	mi := &file_control_plane_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1434,7 +1663,7 @@ func (x *ActiveModulesReport) String() string {
 func (*ActiveModulesReport) ProtoMessage() {}
 
 func (x *ActiveModulesReport) ProtoReflect() protoreflect.Message {
-	mi := &file_control_plane_proto_msgTypes[17]
+	mi := &file_control_plane_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1447,7 +1676,7 @@ func (x *ActiveModulesReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActiveModulesReport.ProtoReflect.Descriptor instead.
 func (*ActiveModulesReport) Descriptor() ([]byte, []int) {
-	return file_control_plane_proto_rawDescGZIP(), []int{17}
+	return file_control_plane_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ActiveModulesReport) GetActiveModules() []string {
@@ -1469,7 +1698,7 @@ type DrainRequest struct {
 
 func (x *DrainRequest) Reset() {
 	*x = DrainRequest{}
-	mi := &file_control_plane_proto_msgTypes[18]
+	mi := &file_control_plane_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1481,7 +1710,7 @@ func (x *DrainRequest) String() string {
 func (*DrainRequest) ProtoMessage() {}
 
 func (x *DrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_plane_proto_msgTypes[18]
+	mi := &file_control_plane_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1494,7 +1723,7 @@ func (x *DrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainRequest.ProtoReflect.Descriptor instead.
 func (*DrainRequest) Descriptor() ([]byte, []int) {
-	return file_control_plane_proto_rawDescGZIP(), []int{18}
+	return file_control_plane_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *DrainRequest) GetReason() string {
@@ -1520,7 +1749,7 @@ type Wake struct {
 
 func (x *Wake) Reset() {
 	*x = Wake{}
-	mi := &file_control_plane_proto_msgTypes[19]
+	mi := &file_control_plane_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1532,7 +1761,7 @@ func (x *Wake) String() string {
 func (*Wake) ProtoMessage() {}
 
 func (x *Wake) ProtoReflect() protoreflect.Message {
-	mi := &file_control_plane_proto_msgTypes[19]
+	mi := &file_control_plane_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1545,7 +1774,7 @@ func (x *Wake) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Wake.ProtoReflect.Descriptor instead.
 func (*Wake) Descriptor() ([]byte, []int) {
-	return file_control_plane_proto_rawDescGZIP(), []int{19}
+	return file_control_plane_proto_rawDescGZIP(), []int{22}
 }
 
 // RegisterAgain answers a heartbeat of a connection that the server does not know or has
@@ -1559,7 +1788,7 @@ type RegisterAgain struct {
 
 func (x *RegisterAgain) Reset() {
 	*x = RegisterAgain{}
-	mi := &file_control_plane_proto_msgTypes[20]
+	mi := &file_control_plane_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1571,7 +1800,7 @@ func (x *RegisterAgain) String() string {
 func (*RegisterAgain) ProtoMessage() {}
 
 func (x *RegisterAgain) ProtoReflect() protoreflect.Message {
-	mi := &file_control_plane_proto_msgTypes[20]
+	mi := &file_control_plane_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1584,7 +1813,7 @@ func (x *RegisterAgain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterAgain.ProtoReflect.Descriptor instead.
 func (*RegisterAgain) Descriptor() ([]byte, []int) {
-	return file_control_plane_proto_rawDescGZIP(), []int{20}
+	return file_control_plane_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RegisterAgain) GetReason() string {
@@ -1661,7 +1890,7 @@ const file_control_plane_proto_rawDesc = "" +
 	"\x0fin_flight_count\x18\x04 \x01(\rR\rinFlightCount\"W\n" +
 	"\bDrainAck\x12#\n" +
 	"\rconnection_id\x18\x01 \x01(\tR\fconnectionId\x12&\n" +
-	"\x0fin_flight_count\x18\x02 \x01(\rR\rinFlightCount\"\xc5\x04\n" +
+	"\x0fin_flight_count\x18\x02 \x01(\rR\rinFlightCount\"\xa8\x05\n" +
 	"\x0fConnectResponse\x12E\n" +
 	"\rheartbeat_ack\x18\x01 \x01(\v2\x1e.holdfast.node.v1.HeartbeatAckH\x00R\fheartbeatAck\x12[\n" +
 	"\x15active_modules_report\x18\x02 \x01(\v2%.holdfast.node.v1.ActiveModulesReportH\x00R\x13activeModulesReport\x12E\n" +
@@ -1671,12 +1900,13 @@ const file_control_plane_proto_rawDesc = "" +
 	"\x04site\x18\x06 \x01(\v2\x16.holdfast.node.v1.SiteH\x00R\x04site\x12?\n" +
 	"\vreplica_set\x18\a \x01(\v2\x1c.holdfast.node.v1.ReplicaSetH\x00R\n" +
 	"replicaSet\x12U\n" +
-	"\x13replicas_report_ack\x18\b \x01(\v2#.holdfast.node.v1.ReplicasReportAckH\x00R\x11replicasReportAckB\t\n" +
+	"\x13replicas_report_ack\x18\b \x01(\v2#.holdfast.node.v1.ReplicasReportAckH\x00R\x11replicasReportAck\x12a\n" +
+	"\x17replicas_report_request\x18\t \x01(\v2'.holdfast.node.v1.ReplicasReportRequestH\x00R\x15replicasReportRequestB\t\n" +
 	"\amessage\"8\n" +
 	"\n" +
 	"ReplicaSet\x12\x10\n" +
 	"\x03era\x18\x01 \x01(\x03R\x03era\x12\x18\n" +
-	"\aversion\x18\x02 \x01(\x03R\aversion\"\xd5\x01\n" +
+	"\aversion\x18\x02 \x01(\x03R\aversion\"\x8f\x02\n" +
 	"\x0eReplicasReport\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x1f\n" +
 	"\vset_version\x18\x02 \x01(\x03R\n" +
@@ -1684,7 +1914,21 @@ const file_control_plane_proto_rawDesc = "" +
 	"\bcomplete\x18\x03 \x01(\bR\bcomplete\x12;\n" +
 	"\breplicas\x18\x04 \x03(\v2\x1f.holdfast.node.v1.ReplicaStatusR\breplicas\x12\x17\n" +
 	"\aset_era\x18\x05 \x01(\x03R\x06setEra\x12\x14\n" +
-	"\x05whole\x18\x06 \x01(\bR\x05whole\"\xae\x03\n" +
+	"\x05whole\x18\x06 \x01(\bR\x05whole\x128\n" +
+	"\x06digest\x18\a \x01(\v2 .holdfast.node.v1.ReplicasDigestR\x06digest\"{\n" +
+	"\x0eReplicasDigest\x129\n" +
+	"\breplicas\x18\x01 \x03(\v2\x1d.holdfast.node.v1.ReplicaMarkR\breplicas\x12\x18\n" +
+	"\amissing\x18\x02 \x01(\rR\amissing\x12\x14\n" +
+	"\x05stray\x18\x03 \x01(\rR\x05stray\"\xb0\x01\n" +
+	"\vReplicaMark\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1a\n" +
+	"\brevision\x18\x02 \x01(\x03R\brevision\x12'\n" +
+	"\x0fprocess_version\x18\x03 \x01(\x03R\x0eprocessVersion\x12\x1e\n" +
+	"\n" +
+	"definition\x18\x04 \x01(\tR\n" +
+	"definition\x12\x14\n" +
+	"\x05phase\x18\x05 \x01(\tR\x05phase\x12\x16\n" +
+	"\x06health\x18\x06 \x01(\tR\x06health\"\xf7\x03\n" +
 	"\rReplicaStatus\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05phase\x18\x02 \x01(\tR\x05phase\x12\x16\n" +
@@ -1700,13 +1944,18 @@ const file_control_plane_proto_rawDesc = "" +
 	"\n" +
 	"deployment\x18\v \x01(\tR\n" +
 	"deployment\x12\x1a\n" +
-	"\brevision\x18\f \x01(\x03R\brevision\x1a8\n" +
+	"\brevision\x18\f \x01(\x03R\brevision\x12'\n" +
+	"\x0fprocess_version\x18\r \x01(\x03R\x0eprocessVersion\x12\x1e\n" +
+	"\n" +
+	"definition\x18\x0e \x01(\tR\n" +
+	"definition\x1a8\n" +
 	"\n" +
 	"PortsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"/\n" +
 	"\x11ReplicasReportAck\x12\x1a\n" +
-	"\bsequence\x18\x01 \x01(\x04R\bsequence\"^\n" +
+	"\bsequence\x18\x01 \x01(\x04R\bsequence\"\x17\n" +
+	"\x15ReplicasReportRequest\"^\n" +
 	"\fHeartbeatAck\x12#\n" +
 	"\rconnection_id\x18\x01 \x01(\tR\fconnectionId\x12)\n" +
 	"\x10protocol_version\x18\x02 \x01(\rR\x0fprotocolVersion\"<\n" +
@@ -1737,7 +1986,7 @@ func file_control_plane_proto_rawDescGZIP() []byte {
 	return file_control_plane_proto_rawDescData
 }
 
-var file_control_plane_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_control_plane_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_control_plane_proto_goTypes = []any{
 	(*RegisterRequest)(nil),       // 0: holdfast.node.v1.RegisterRequest
 	(*NodeFacts)(nil),             // 1: holdfast.node.v1.NodeFacts
@@ -1753,56 +2002,62 @@ var file_control_plane_proto_goTypes = []any{
 	(*ConnectResponse)(nil),       // 11: holdfast.node.v1.ConnectResponse
 	(*ReplicaSet)(nil),            // 12: holdfast.node.v1.ReplicaSet
 	(*ReplicasReport)(nil),        // 13: holdfast.node.v1.ReplicasReport
-	(*ReplicaStatus)(nil),         // 14: holdfast.node.v1.ReplicaStatus
-	(*ReplicasReportAck)(nil),     // 15: holdfast.node.v1.ReplicasReportAck
-	(*HeartbeatAck)(nil),          // 16: holdfast.node.v1.HeartbeatAck
-	(*ActiveModulesReport)(nil),   // 17: holdfast.node.v1.ActiveModulesReport
-	(*DrainRequest)(nil),          // 18: holdfast.node.v1.DrainRequest
-	(*Wake)(nil),                  // 19: holdfast.node.v1.Wake
-	(*RegisterAgain)(nil),         // 20: holdfast.node.v1.RegisterAgain
-	nil,                           // 21: holdfast.node.v1.NodeFacts.LabelsEntry
-	nil,                           // 22: holdfast.node.v1.ReplicaStatus.PortsEntry
-	(*durationpb.Duration)(nil),   // 23: google.protobuf.Duration
-	(*Site)(nil),                  // 24: holdfast.node.v1.Site
-	(*timestamppb.Timestamp)(nil), // 25: google.protobuf.Timestamp
+	(*ReplicasDigest)(nil),        // 14: holdfast.node.v1.ReplicasDigest
+	(*ReplicaMark)(nil),           // 15: holdfast.node.v1.ReplicaMark
+	(*ReplicaStatus)(nil),         // 16: holdfast.node.v1.ReplicaStatus
+	(*ReplicasReportAck)(nil),     // 17: holdfast.node.v1.ReplicasReportAck
+	(*ReplicasReportRequest)(nil), // 18: holdfast.node.v1.ReplicasReportRequest
+	(*HeartbeatAck)(nil),          // 19: holdfast.node.v1.HeartbeatAck
+	(*ActiveModulesReport)(nil),   // 20: holdfast.node.v1.ActiveModulesReport
+	(*DrainRequest)(nil),          // 21: holdfast.node.v1.DrainRequest
+	(*Wake)(nil),                  // 22: holdfast.node.v1.Wake
+	(*RegisterAgain)(nil),         // 23: holdfast.node.v1.RegisterAgain
+	nil,                           // 24: holdfast.node.v1.NodeFacts.LabelsEntry
+	nil,                           // 25: holdfast.node.v1.ReplicaStatus.PortsEntry
+	(*durationpb.Duration)(nil),   // 26: google.protobuf.Duration
+	(*Site)(nil),                  // 27: holdfast.node.v1.Site
+	(*timestamppb.Timestamp)(nil), // 28: google.protobuf.Timestamp
 }
 var file_control_plane_proto_depIdxs = []int32{
 	3,  // 0: holdfast.node.v1.RegisterRequest.modules:type_name -> holdfast.node.v1.Module
 	2,  // 1: holdfast.node.v1.RegisterRequest.executor_tls:type_name -> holdfast.node.v1.ExecutorTLS
 	1,  // 2: holdfast.node.v1.RegisterRequest.node_facts:type_name -> holdfast.node.v1.NodeFacts
-	21, // 3: holdfast.node.v1.NodeFacts.labels:type_name -> holdfast.node.v1.NodeFacts.LabelsEntry
+	24, // 3: holdfast.node.v1.NodeFacts.labels:type_name -> holdfast.node.v1.NodeFacts.LabelsEntry
 	5,  // 4: holdfast.node.v1.RegisterResponse.modules:type_name -> holdfast.node.v1.ModuleResult
-	23, // 5: holdfast.node.v1.RegisterResponse.heartbeat_interval:type_name -> google.protobuf.Duration
-	23, // 6: holdfast.node.v1.RegisterResponse.heartbeat_timeout:type_name -> google.protobuf.Duration
-	23, // 7: holdfast.node.v1.RegisterResponse.required_timeout:type_name -> google.protobuf.Duration
-	24, // 8: holdfast.node.v1.RegisterResponse.site:type_name -> holdfast.node.v1.Site
-	23, // 9: holdfast.node.v1.RegisterResponse.idle_after:type_name -> google.protobuf.Duration
+	26, // 5: holdfast.node.v1.RegisterResponse.heartbeat_interval:type_name -> google.protobuf.Duration
+	26, // 6: holdfast.node.v1.RegisterResponse.heartbeat_timeout:type_name -> google.protobuf.Duration
+	26, // 7: holdfast.node.v1.RegisterResponse.required_timeout:type_name -> google.protobuf.Duration
+	27, // 8: holdfast.node.v1.RegisterResponse.site:type_name -> holdfast.node.v1.Site
+	26, // 9: holdfast.node.v1.RegisterResponse.idle_after:type_name -> google.protobuf.Duration
 	9,  // 10: holdfast.node.v1.ConnectRequest.heartbeat:type_name -> holdfast.node.v1.Heartbeat
 	10, // 11: holdfast.node.v1.ConnectRequest.drain_ack:type_name -> holdfast.node.v1.DrainAck
 	13, // 12: holdfast.node.v1.ConnectRequest.replicas_report:type_name -> holdfast.node.v1.ReplicasReport
-	25, // 13: holdfast.node.v1.Heartbeat.timestamp:type_name -> google.protobuf.Timestamp
-	16, // 14: holdfast.node.v1.ConnectResponse.heartbeat_ack:type_name -> holdfast.node.v1.HeartbeatAck
-	17, // 15: holdfast.node.v1.ConnectResponse.active_modules_report:type_name -> holdfast.node.v1.ActiveModulesReport
-	18, // 16: holdfast.node.v1.ConnectResponse.drain_request:type_name -> holdfast.node.v1.DrainRequest
-	19, // 17: holdfast.node.v1.ConnectResponse.wake:type_name -> holdfast.node.v1.Wake
-	20, // 18: holdfast.node.v1.ConnectResponse.register_again:type_name -> holdfast.node.v1.RegisterAgain
-	24, // 19: holdfast.node.v1.ConnectResponse.site:type_name -> holdfast.node.v1.Site
+	28, // 13: holdfast.node.v1.Heartbeat.timestamp:type_name -> google.protobuf.Timestamp
+	19, // 14: holdfast.node.v1.ConnectResponse.heartbeat_ack:type_name -> holdfast.node.v1.HeartbeatAck
+	20, // 15: holdfast.node.v1.ConnectResponse.active_modules_report:type_name -> holdfast.node.v1.ActiveModulesReport
+	21, // 16: holdfast.node.v1.ConnectResponse.drain_request:type_name -> holdfast.node.v1.DrainRequest
+	22, // 17: holdfast.node.v1.ConnectResponse.wake:type_name -> holdfast.node.v1.Wake
+	23, // 18: holdfast.node.v1.ConnectResponse.register_again:type_name -> holdfast.node.v1.RegisterAgain
+	27, // 19: holdfast.node.v1.ConnectResponse.site:type_name -> holdfast.node.v1.Site
 	12, // 20: holdfast.node.v1.ConnectResponse.replica_set:type_name -> holdfast.node.v1.ReplicaSet
-	15, // 21: holdfast.node.v1.ConnectResponse.replicas_report_ack:type_name -> holdfast.node.v1.ReplicasReportAck
-	14, // 22: holdfast.node.v1.ReplicasReport.replicas:type_name -> holdfast.node.v1.ReplicaStatus
-	22, // 23: holdfast.node.v1.ReplicaStatus.ports:type_name -> holdfast.node.v1.ReplicaStatus.PortsEntry
-	23, // 24: holdfast.node.v1.ReplicaStatus.age:type_name -> google.protobuf.Duration
-	0,  // 25: holdfast.node.v1.ControlPlane.Register:input_type -> holdfast.node.v1.RegisterRequest
-	6,  // 26: holdfast.node.v1.ControlPlane.Deregister:input_type -> holdfast.node.v1.DeregisterRequest
-	8,  // 27: holdfast.node.v1.ControlPlane.Connect:input_type -> holdfast.node.v1.ConnectRequest
-	4,  // 28: holdfast.node.v1.ControlPlane.Register:output_type -> holdfast.node.v1.RegisterResponse
-	7,  // 29: holdfast.node.v1.ControlPlane.Deregister:output_type -> holdfast.node.v1.DeregisterResponse
-	11, // 30: holdfast.node.v1.ControlPlane.Connect:output_type -> holdfast.node.v1.ConnectResponse
-	28, // [28:31] is the sub-list for method output_type
-	25, // [25:28] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	17, // 21: holdfast.node.v1.ConnectResponse.replicas_report_ack:type_name -> holdfast.node.v1.ReplicasReportAck
+	18, // 22: holdfast.node.v1.ConnectResponse.replicas_report_request:type_name -> holdfast.node.v1.ReplicasReportRequest
+	16, // 23: holdfast.node.v1.ReplicasReport.replicas:type_name -> holdfast.node.v1.ReplicaStatus
+	14, // 24: holdfast.node.v1.ReplicasReport.digest:type_name -> holdfast.node.v1.ReplicasDigest
+	15, // 25: holdfast.node.v1.ReplicasDigest.replicas:type_name -> holdfast.node.v1.ReplicaMark
+	25, // 26: holdfast.node.v1.ReplicaStatus.ports:type_name -> holdfast.node.v1.ReplicaStatus.PortsEntry
+	26, // 27: holdfast.node.v1.ReplicaStatus.age:type_name -> google.protobuf.Duration
+	0,  // 28: holdfast.node.v1.ControlPlane.Register:input_type -> holdfast.node.v1.RegisterRequest
+	6,  // 29: holdfast.node.v1.ControlPlane.Deregister:input_type -> holdfast.node.v1.DeregisterRequest
+	8,  // 30: holdfast.node.v1.ControlPlane.Connect:input_type -> holdfast.node.v1.ConnectRequest
+	4,  // 31: holdfast.node.v1.ControlPlane.Register:output_type -> holdfast.node.v1.RegisterResponse
+	7,  // 32: holdfast.node.v1.ControlPlane.Deregister:output_type -> holdfast.node.v1.DeregisterResponse
+	11, // 33: holdfast.node.v1.ControlPlane.Connect:output_type -> holdfast.node.v1.ConnectResponse
+	31, // [31:34] is the sub-list for method output_type
+	28, // [28:31] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_control_plane_proto_init() }
@@ -1825,6 +2080,7 @@ func file_control_plane_proto_init() {
 		(*ConnectResponse_Site)(nil),
 		(*ConnectResponse_ReplicaSet)(nil),
 		(*ConnectResponse_ReplicasReportAck)(nil),
+		(*ConnectResponse_ReplicasReportRequest)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1832,7 +2088,7 @@ func file_control_plane_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_control_plane_proto_rawDesc), len(file_control_plane_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   23,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	nodev1 "github.com/holdfast-io/holdfast/api/node/v1"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/identity"
+	"github.com/holdfast-io/holdfast/internal/postgres/deployments"
 	"github.com/holdfast-io/holdfast/internal/store"
 	"github.com/holdfast-io/holdfast/internal/testkit"
 	"github.com/holdfast-io/holdfast/provider"
@@ -70,13 +72,17 @@ type node struct {
 	t    *testing.T
 	sets chan [2]int64
 	seen func(pid int) // when a report is acked
+	// asked counts the reports that the region requested.
+	asked atomic.Int32
 
 	news chan struct{}
 	mu   sync.Mutex
 	pid  uint32
-	sent map[uint64]*nodev1.ReplicasReport
-	last uint64
-	acks []uint64
+	// digest is set when the next report is one.
+	digest bool
+	sent   map[uint64]*nodev1.ReplicasReport
+	last   uint64
+	acks   []uint64
 }
 
 var _ provider.ReplicaFeed = (*node)(nil)
@@ -99,6 +105,11 @@ func (n *node) Next(ctx context.Context, complete bool) (*nodev1.ReplicasReport,
 	report := &nodev1.ReplicasReport{Sequence: n.last, SetVersion: 7, Complete: complete, Replicas: []*nodev1.ReplicaStatus{
 		{Id: oneReplica, Phase: "running", Health: "HEALTHY", Pid: n.pid},
 	}}
+	if n.digest {
+		mark := &nodev1.ReplicaMark{Id: oneReplica, Revision: 1, ProcessVersion: 1, Phase: "running", Health: "HEALTHY"}
+		report.Replicas, report.Digest, n.digest = nil, &nodev1.ReplicasDigest{Replicas: []*nodev1.ReplicaMark{mark}}, false
+		report.SetEra = 1
+	}
 	n.sent[n.last] = report
 	return report, nil
 }
@@ -110,6 +121,14 @@ func (n *node) Acked(sequence uint64) {
 	if n.seen != nil {
 		n.seen(int(n.sent[sequence].GetReplicas()[0].GetPid()))
 	}
+}
+
+// digests has the next report be a digest.
+func (n *node) digests() {
+	n.mu.Lock()
+	n.digest = true
+	n.mu.Unlock()
+	n.news <- struct{}{}
 }
 
 // changes gives the replica another process, and tells of it.
@@ -155,6 +174,7 @@ func (r *nodeRegion) join(address string, n *node) *running {
 	return r.run(options(address, "", named(replicaNode), func(o *provider.Options) {
 		o.Token = func(context.Context) (string, error) { return r.key.Sign(identity.LinkAudience, now()) }
 		o.Replicas, o.OnReplicaSet = n, func(era, version int64) { n.sets <- [2]int64{era, version} }
+		o.OnReplicasReport = func() { n.asked.Add(1) }
 	}))
 }
 
@@ -253,6 +273,32 @@ func TestReplicas(t *testing.T) {
 		r.active(replicaNode, id)
 		require.EqualValues(t, 9, n.told()[1])
 		r.eventually("the other has the report", func() bool { _, pid := r.replica(); return pid == 2 })
+	})
+	t.Run("of two servers, the one that has the stream requests a report for the other", func(t *testing.T) {
+		t.Parallel()
+		r := newNodeRegion(t, patient())
+		first, address := r.stop, r.address
+		t.Cleanup(first)
+		r.address = testkit.Address()
+		r.serve() // another
+		n := newNode(t)
+		r.join(address, n)
+		r.eventually("the first is acked", func() bool { return len(n.acked()) == 1 })
+		n.digests()
+		r.eventually("the digest is acked", func() bool { return len(n.acked()) == 2 })
+		compare := func() []fleet.NodeName {
+			out, err := r.store.CompareDigests(t.Context(), deployments.NodeShard{Shards: 1}, "", 10)
+			require.NoError(t, err)
+			return out.Asked
+		}
+		require.Empty(t, compare())
+		r.exec(`UPDATE replicas SET state = 'UNHEALTHY'`)
+		require.Equal(t, []fleet.NodeName{replicaNode}, compare())
+		r.eventually("it is asked", func() bool { return n.asked.Load() == 1 })
+		state, _ := r.replica()
+		require.Equal(t, "UNHEALTHY", state, "only its report changes anything")
+		n.changes()
+		r.eventually("it is corrected", func() bool { state, _ := r.replica(); return state == "HEALTHY" })
 	})
 	t.Run("a report of the connection before comes too late", func(t *testing.T) {
 		t.Parallel()

@@ -19,7 +19,14 @@ type feed struct {
 	open map[fleet.ReplicaID]bool
 	// partly is set when the last complete report could not cover the whole, or was too long.
 	partly bool
+	// asked is set when the region requested a complete report, due when a digest should follow the reports.
+	asked, due bool
+	// found are differences that the node corrected by itself; counted those in the last digest.
+	found, counted corrected
 }
+
+// corrected counts replicas that did not run, or were not remembered, and those that ran unexpectedly.
+type corrected struct{ missing, stray uint32 }
 
 func newFeed() feed {
 	return feed{news: make(chan struct{}, 1), dirty: map[fleet.ReplicaID]bool{}}
@@ -50,6 +57,14 @@ func (k *Keeper) Next(ctx context.Context, complete bool) (*nodev1.ReplicasRepor
 	}
 }
 
+// OnReplicasReport makes the next report complete.
+func (k *Keeper) OnReplicasReport() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.feed.asked = true
+	poke.Once(k.feed.news)
+}
+
 // report is nil when there is nothing to report. It repeats what was reported and not acked. What does not fit
 // into one message is in the next: in a complete report a missing replica would count as lost.
 func (k *Keeper) report(complete bool) *nodev1.ReplicasReport { //nolint:revive // the word of the protocol
@@ -58,7 +73,7 @@ func (k *Keeper) report(complete bool) *nodev1.ReplicasReport { //nolint:revive 
 	f := &k.feed
 	maps.Copy(f.dirty, f.open)
 	f.open = nil
-	complete = complete || f.partly && k.whole() && len(k.all()) <= fleet.MaxReportedReplicas
+	complete, f.asked = complete || f.asked || f.partly && k.whole() && len(k.all()) <= fleet.MaxReportedReplicas, false
 	lines, cut := k.lines(complete)
 	report := &nodev1.ReplicasReport{SetEra: k.version.Era, SetVersion: k.version.Number, Complete: complete && len(cut) == 0}
 	report.Whole = report.GetComplete() && k.whole()
@@ -68,7 +83,7 @@ func (k *Keeper) report(complete bool) *nodev1.ReplicasReport { //nolint:revive 
 	f.open, f.dirty = f.dirty, map[fleet.ReplicaID]bool{}
 	if len(report.GetReplicas()) == 0 && !complete {
 		f.open = nil
-		return nil
+		return k.digest()
 	}
 	for _, st := range cut {
 		delete(f.open, st.ID)
@@ -80,6 +95,32 @@ func (k *Keeper) report(complete bool) *nodev1.ReplicasReport { //nolint:revive 
 	f.sequence++
 	report.Sequence = f.sequence
 	return report
+}
+
+// digest is what the node believes of all its replicas, once everything else was reported and acked; nil unless it
+// is due, or before the set was read. As in a complete report, the replicas of a driver that never answered are
+// missing. mu is held.
+func (k *Keeper) digest() *nodev1.ReplicasReport {
+	f := &k.feed
+	due, ids := f.due, k.all()
+	if f.due = false; !due || !k.fresh || len(ids) > fleet.MaxReportedReplicas {
+		return nil
+	}
+	f.counted = f.found
+	digest := &nodev1.ReplicasDigest{Missing: f.counted.missing, Stray: f.counted.stray}
+	for _, id := range ids {
+		var st fleet.ReplicaStatus
+		if w, has := k.replicas[id]; has {
+			st = k.line(w, true)
+		} else {
+			st = k.strangers[id].status()
+		}
+		digest.Replicas = append(digest.Replicas, &nodev1.ReplicaMark{
+			Id: string(st.ID), Revision: st.Revision, ProcessVersion: st.ProcessVersion, Definition: st.Definition, Phase: string(st.Phase), Health: string(st.Health),
+		})
+	}
+	f.sequence++
+	return &nodev1.ReplicasReport{Sequence: f.sequence, SetEra: k.version.Era, SetVersion: k.version.Number, Digest: digest}
 }
 
 // whole tells whether the node knows every replica here; mu is held. A node that remembers a set remembers what
@@ -139,10 +180,11 @@ func (k *Keeper) lines(complete bool) (told, cut []fleet.ReplicaStatus) { //noli
 }
 
 // line is a replica's line in a report; with named it includes the deployment.
-func (k *Keeper) line(w *worker, named bool) fleet.ReplicaStatus { //nolint:revive // what is told
+func (k *Keeper) line(w *worker, named bool) fleet.ReplicaStatus { //nolint:revive // what is reported
 	st := w.known.status(k.opt.Address, k.opt.Now())
 	if named {
-		st.Deployment, st.Revision = w.known.Deployment, w.known.Revision
+		r := w.known
+		st.Deployment, st.Revision, st.ProcessVersion, st.Definition = r.Deployment, r.Revision, r.ProcessVersion, fleet.ShortHash(r.Definition)
 	}
 	return st
 }
@@ -151,7 +193,10 @@ func (k *Keeper) line(w *worker, named bool) fleet.ReplicaStatus { //nolint:revi
 func (k *Keeper) Acked(sequence uint64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if sequence == k.feed.sequence {
-		k.feed.open = nil
+	f := &k.feed
+	if sequence == f.sequence {
+		f.open = nil
+		f.found = corrected{f.found.missing - f.counted.missing, f.found.stray - f.counted.stray}
+		f.counted = corrected{}
 	}
 }

@@ -62,6 +62,8 @@ type Options struct {
 	// SeekEvery is how often the node retries a driver that did not answer at the start (5 s). OnDriver is called
 	// once it answers; nil is allowed.
 	SeekEvery time.Duration
+	// SyncEvery is how often the node checks its drivers and sends a digest (30 s).
+	SyncEvery time.Duration
 	OnDriver  func(fleet.Driver)
 	// Failpoint is for tests: it is called with the name of each step.
 	Failpoint func(name string)
@@ -112,6 +114,7 @@ func New(opt Options) *Keeper {
 	opt.LogEvery = orDefault(opt.LogEvery, 2*time.Second)
 	opt.SampleEvery = orDefault(opt.SampleEvery, 10*time.Second)
 	opt.SeekEvery = orDefault(opt.SeekEvery, 5*time.Second)
+	opt.SyncEvery = orDefault(opt.SyncEvery, 30*time.Second)
 	if opt.Failpoint == nil {
 		opt.Failpoint = func(string) {}
 	}
@@ -144,7 +147,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 			return err
 		}
 		close(k.ready)
-		for _, loop := range []func(context.Context) error{k.prober.run, k.follow} {
+		for _, loop := range []func(context.Context) error{k.prober.run, k.follow, k.sync} {
 			group.Go(func() error { return loop(running) })
 		}
 		// A driver that hangs delays none of the others.

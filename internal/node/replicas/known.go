@@ -106,5 +106,6 @@ func wire(st fleet.ReplicaStatus) *nodev1.ReplicaStatus {
 		Id: string(st.ID), Phase: string(st.Phase), Health: string(st.Health), Restarts: uint32(st.Restarts), //nolint:gosec // small
 		Endpoint: st.Endpoint, Ports: ports, Pid: uint32(st.PID), Reason: st.Reason, Message: st.Message, //nolint:gosec // positive
 		Age: durationpb.New(st.Age), Deployment: string(st.Deployment), Revision: st.Revision,
+		ProcessVersion: st.ProcessVersion, Definition: st.Definition,
 	}
 }

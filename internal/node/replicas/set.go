@@ -148,6 +148,7 @@ func (k *Keeper) take(ctx context.Context, set fleet.NodeReplicas) error {
 	k.version, k.fresh = at, k.came == came
 	needed := make(map[fleet.Hash]bool, len(k.replicas))
 	for _, r := range changed {
+		k.remember(r.NodeReplica, had == at)
 		k.adopt(ctx, r)
 	}
 	k.leave(unlisted)
@@ -233,6 +234,15 @@ func (k *Keeper) first(line fleet.NodeReplica) known {
 	return known{
 		NodeReplica: line, Driver: k.strangers[line.ID].driver, Phase: fleet.PhasePreparing, Health: fleet.HealthNotChecked,
 		Boot: k.opt.Boot, Since: k.opt.Now(),
+	}
+}
+
+// remember counts a replica to run that the node should have known: a set that it had names it, or a driver found
+// it; mu is held.
+func (k *Keeper) remember(line fleet.NodeReplica, hadSet bool) { //nolint:revive // an observation
+	_, has := k.replicas[line.ID]
+	if _, found := k.strangers[line.ID]; line.Run && !has && (hadSet || found) {
+		k.feed.found.missing++
 	}
 }
 

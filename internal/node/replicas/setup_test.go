@@ -180,6 +180,7 @@ type bench struct {
 	statuses map[fleet.ReplicaID]*nodev1.ReplicaStatus
 	seen     map[fleet.ReplicaID][]string // "phase health restarts reason", without repeats
 	reports  int
+	found    corrected
 }
 
 func setup(t *testing.T, change ...func(*Options)) *bench {
@@ -264,6 +265,8 @@ func (b *bench) stream(ctx context.Context, k *Keeper) error {
 		}
 		b.mu.Lock()
 		b.reports++
+		b.found.missing += report.GetDigest().GetMissing()
+		b.found.stray += report.GetDigest().GetStray()
 		for _, st := range report.GetReplicas() {
 			id := fleet.ReplicaID(st.GetId())
 			b.statuses[id] = st

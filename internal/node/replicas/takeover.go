@@ -107,15 +107,20 @@ func (w *worker) lastExit(ctx context.Context, driver Driver) Exit {
 	if w.left == nil || driver == nil {
 		return unseen
 	}
+	return w.exitOf(ctx, driver, unseen.Message)
+}
+
+// exitOf gives the exit of a replica of which nothing runs; unseen is the message for an unknown one.
+func (w *worker) exitOf(ctx context.Context, driver Driver, unseen string) Exit {
 	within, cancel := context.WithTimeout(ctx, lookAgain)
 	defer cancel()
 	exit, err := driver.Await(within, w.id)
 	switch {
 	case err != nil: // the program has ended, and its guardian does not answer
 		w.end(ctx, driver)
-		return Exit{fleet.ReasonExited, "it ended while no agent was running, and its guardian was killed because it did not answer"}
+		return Exit{fleet.ReasonExited, unseen + ", and its guardian was killed because it did not answer"}
 	case exit.Reason == "":
-		return unseen
+		return Exit{fleet.ReasonExited, unseen}
 	}
 	return exit
 }

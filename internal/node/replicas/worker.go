@@ -18,10 +18,12 @@ type worker struct {
 	id     fleet.ReplicaID
 	wake   chan struct{}
 
-	// Keeper.mu guards known, unlisted (it should run, but the set does not list it) and cleared (all of it is to
-	// be removed, and its worker has ended).
+	// Keeper.mu guards known, doubted, unlisted (it should run, but the set does not list it) and cleared (all of it
+	// is to be removed, and its worker has ended).
 	known             known
 	unlisted, cleared bool
+	// doubted is set when its driver's list contradicted its phase.
+	doubted bool
 	// sent is the offset up to which its output was sent, once located; it belongs to shipLogs.
 	sent    int64
 	located bool
@@ -123,6 +125,7 @@ func (w *worker) run(ctx context.Context) {
 	w.takeOver(ctx)
 	for ctx.Err() == nil {
 		w.obey()
+		w.verify(ctx)
 		w.heed(ctx)
 		switch a := w.next(); a.Do {
 		case decide.DoPrepare:

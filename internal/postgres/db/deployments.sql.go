@@ -716,7 +716,7 @@ func (q *Queries) ReleaseDeployment(ctx context.Context, arg ReleaseDeploymentPa
 }
 
 const restartDeployment = `-- name: RestartDeployment :one
-UPDATE deployments SET process_version = last_version + 1, from_version = last_version + 1, last_version = last_version + 1, updated_at = now()
+UPDATE deployments SET process_version = greatest(last_version, process_version) + 1, from_version = greatest(last_version, process_version) + 1, last_version = greatest(last_version, process_version) + 1, updated_at = now()
 WHERE name = $1 RETURNING process_version
 `
 
@@ -835,7 +835,7 @@ const viewDeployments = `-- name: ViewDeployments :many
 SELECT d.name, d.uid, d.next_uid, d.project, d.state, d.reason, d.message, d.since, d.target, d.last_revision, d.revision, d.process_version, d.began, d.began_version, d.attempts, d.crashes, d.next_attempt, d.conditions, d.awaited, d.wake_at, d.entity_run, d.updated_at, d.seen_at, d.owed, d.last_version, d.from_version, coalesce(v.generation, 0)::bigint AS generation, coalesce(v.definition, ''::bytea)::bytea AS definition, coalesce(v.least, 0)::integer AS least,
        c.starting, c.healthy, c.unhealthy, c.terminating, c.unheard, c.older
 FROM deployments d
-LEFT JOIN LATERAL (SELECT x.generation, x.definition, x.object, (x.spec #>> '{replicas,min}')::integer AS least FROM deployment_revisions x WHERE x.deployment = d.name AND x.revision = d.revision OFFSET 0) v ON true
+LEFT JOIN LATERAL (SELECT x.generation, x.definition, coalesce(x.object, x.definition) AS object, (x.spec #>> '{replicas,min}')::integer AS least FROM deployment_revisions x WHERE x.deployment = d.name AND x.revision = d.revision OFFSET 0) v ON true
 CROSS JOIN LATERAL (
     SELECT count(*) FILTER (WHERE r.heard AND r.state = 'STARTING') AS starting, count(*) FILTER (WHERE r.heard AND r.state = 'HEALTHY') AS healthy,
            count(*) FILTER (WHERE r.heard AND r.state = 'UNHEALTHY') AS unhealthy, count(*) FILTER (WHERE r.state = 'TERMINATING') AS terminating,

@@ -466,6 +466,17 @@ type Node struct {
 	FirstSigningKey []byte
 }
 
+type NodeDigest struct {
+	Node       string
+	Connection string
+	Era        int64
+	Version    int64
+	Reports    int64
+	After      int64
+	Marks      *string
+	At         time.Time
+}
+
 type NodeDrain struct {
 	Node     string
 	Newest   string

@@ -15,7 +15,7 @@ const amendReplicas = `-- name: AmendReplicas :many
 WITH held AS (
     SELECT r.id FROM replicas r
     WHERE r.deployment = $3 AND r.uid = $4 AND r.ended_at IS NULL AND r.state <> 'TERMINATING'
-      AND EXISTS (SELECT FROM deployment_revisions v WHERE v.deployment = r.deployment AND v.revision = r.revision AND v.object = $5::bytea OFFSET 0)
+      AND EXISTS (SELECT FROM deployment_revisions v WHERE v.deployment = r.deployment AND v.revision = r.revision AND coalesce(v.object, v.definition) = $5::bytea OFFSET 0)
     ORDER BY r.id FOR NO KEY UPDATE)
 UPDATE replicas r SET terms_revision = $1, stop_seconds = $2 FROM held WHERE r.id = held.id
 RETURNING r.node
@@ -832,7 +832,7 @@ const oldOnNodes = `-- name: OldOnNodes :many
 SELECT r.id, r.node, r.cpu, r.memory, r.gpus, r.fixed_ports
 FROM replicas r JOIN deployments d ON d.name = r.deployment JOIN deployment_revisions v ON v.deployment = d.name AND v.revision = coalesce(nullif($1::bigint, 0), d.revision)
 LEFT JOIN deployment_revisions x ON x.deployment = r.deployment AND x.revision = r.revision
-WHERE r.deployment = $2 AND r.ended_at IS NULL AND r.state <> 'TERMINATING' AND (r.process_version < d.from_version OR coalesce(x.object, r.definition) <> v.object)
+WHERE r.deployment = $2 AND r.ended_at IS NULL AND r.state <> 'TERMINATING' AND (r.process_version < d.from_version OR coalesce(x.object, r.definition) <> coalesce(v.object, v.definition))
 ORDER BY r.created_at, r.id
 `
 
@@ -907,7 +907,7 @@ const ownOnNodes = `-- name: OwnOnNodes :many
 SELECT r.node, count(*) AS own
 FROM replicas r JOIN deployments d ON d.name = r.deployment JOIN deployment_revisions v ON v.deployment = d.name AND v.revision = coalesce(nullif($1::bigint, 0), d.revision)
 LEFT JOIN deployment_revisions x ON x.deployment = r.deployment AND x.revision = r.revision
-WHERE r.deployment = $2 AND r.ended_at IS NULL AND r.state <> 'TERMINATING' AND r.process_version >= d.from_version AND coalesce(x.object, r.definition) = v.object
+WHERE r.deployment = $2 AND r.ended_at IS NULL AND r.state <> 'TERMINATING' AND r.process_version >= d.from_version AND coalesce(x.object, r.definition) = coalesce(v.object, v.definition)
 GROUP BY r.node
 `
 

@@ -360,7 +360,7 @@ func (q *Queries) MoveRollout(ctx context.Context, arg MoveRolloutParams) error 
 }
 
 const raiseStable = `-- name: RaiseStable :one
-UPDATE deployments SET process_version = last_version + 1, began_version = last_version + 1, last_version = last_version + 1, updated_at = now()
+UPDATE deployments SET process_version = greatest(last_version, process_version) + 1, began_version = greatest(last_version, process_version) + 1, last_version = greatest(last_version, process_version) + 1, updated_at = now()
 WHERE name = $1 RETURNING name, uid, next_uid, project, state, reason, message, since, target, last_revision, revision, process_version, began, began_version, attempts, crashes, next_attempt, conditions, awaited, wake_at, entity_run, updated_at, seen_at, owed, last_version, from_version
 `
 

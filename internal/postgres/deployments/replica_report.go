@@ -18,6 +18,7 @@ import (
 type ReplicasHeard struct {
 	Wake  []string // the subjects that have something to decide by it
 	Moved []fleet.ReplicaEvent
+	Drift fleet.Drift // that the node corrected by itself
 }
 
 // ReplicasReported writes down what a node says of its replicas. What is no live one there is ended by its
@@ -25,13 +26,20 @@ type ReplicasHeard struct {
 // is lost there; what was to end has ended. A report by a connection that has ended is gone: a later one may
 // have said more.
 func (s *Store) ReplicasReported(ctx context.Context, r fleet.ReplicasReport) (ReplicasHeard, error) {
+	if r.Digest != nil {
+		return s.keepDigest(ctx, r)
+	}
 	var out ReplicasHeard
+	var other map[fleet.DeploymentName][]fleet.ReplicaStep
 	err := s.Tx(ctx, "report of node "+string(r.Node), func(q *db.Queries) (err error) {
 		report := &reporting{q: q, report: r}
 		out.Wake, err = report.write(ctx)
-		out.Moved = report.moved
+		out.Moved, other = report.moved, report.other
 		return err
 	})
+	if err == nil {
+		err = s.replaceOthers(ctx, other) // a failure repeats the report, which finds them again
+	}
 	return heard(out, err)
 }
 
@@ -72,6 +80,7 @@ type reporting struct {
 	history map[declaration]*lines
 	wake    map[string]bool
 	moved   []fleet.ReplicaEvent
+	other   map[fleet.DeploymentName][]fleet.ReplicaStep // they run other content than was released to them
 }
 
 // declaration is whose history a line belongs to.
@@ -107,6 +116,9 @@ func (r *reporting) write(ctx context.Context) ([]string, error) {
 				return nil, err
 			}
 		}
+	}
+	if err := r.others(ctx, rows, said); err != nil {
+		return nil, err
 	}
 	if err := r.confirm(ctx, live); err != nil {
 		return nil, err
@@ -286,8 +298,8 @@ func (r *reporting) keep(ctx context.Context, live map[string]bool) error {
 			return err
 		}
 	}
-	if err := r.q.HoldNodeSet(ctx, db.HoldNodeSetParams{Held: min(r.held, r.report.Set.Number), Node: node}); err != nil {
-		return postgres.Failed("keep what the node has", err)
+	if err := r.recorded(ctx); err != nil {
+		return err
 	}
 	for _, of := range slices.SortedFunc(maps.Keys(r.history), compareDeclarations) {
 		if err := r.history[of].write(ctx, r.q, of.name, of.uid); err != nil {
@@ -295,6 +307,15 @@ func (r *reporting) keep(ctx context.Context, live map[string]bool) error {
 		}
 	}
 	return postgres.PutOutbox(ctx, r.q, slices.Sorted(maps.Keys(r.wake))...)
+}
+
+// recorded keeps the set that the node has, and makes its digest void.
+func (r *reporting) recorded(ctx context.Context) error {
+	node := string(r.report.Node)
+	if err := r.q.HoldNodeSet(ctx, db.HoldNodeSetParams{Held: min(r.held, r.report.Set.Number), Node: node}); err != nil {
+		return postgres.Failed("keep what the node has", err)
+	}
+	return postgres.Failed("count the report", r.q.CountReport(ctx, node))
 }
 
 // hurryDrain wakes the drain that waits for the node to be empty.

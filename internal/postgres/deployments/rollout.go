@@ -147,7 +147,7 @@ func (w *deploymentWork) rollAgain(ctx context.Context, active *db.Rollout, revi
 	if err := w.supersede(ctx, active, fmt.Sprintf("revision %d is rolled out again", revision)); err != nil {
 		return err
 	}
-	l, err := w.readLine(ctx, revision, w.row.LastVersion+1)
+	l, err := w.readLine(ctx, revision, w.nextVersion())
 	if err != nil {
 		return err
 	}

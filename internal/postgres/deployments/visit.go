@@ -200,7 +200,7 @@ func (w *deploymentWork) replicas(ctx context.Context, l *looked) ([]fleet.Repli
 func (w *deploymentWork) replicaSeen(r db.SeeReplicasRow, l *looked) fleet.ReplicaSeen {
 	out := replicaSeen(r)
 	for _, x := range []line{l.line, l.next} {
-		if x.revision != nil && r.ProcessVersion >= w.row.FromVersion && bytes.Equal(r.Object, x.revision.Object) {
+		if x.revision != nil && r.ProcessVersion >= w.row.FromVersion && bytes.Equal(r.Object, objectOf(x.revision)) {
 			out.ProcessVersion = x.version
 			break
 		}

@@ -22,7 +22,7 @@ type way struct {
 }
 
 func (w *deploymentWork) way(ctx context.Context, p DeploymentPut, last *db.DeploymentRevision, body []byte) (way, error) {
-	how := way{version: w.row.LastVersion + 1, object: postgres.HashBytes(p.Definition.Hash)}
+	how := way{version: w.nextVersion(), object: postgres.HashBytes(p.Definition.Hash)}
 	if w.object.UID != w.row.Uid { // it waits for the end of the one before
 		if last != nil {
 			_, err := w.stays(ctx, &how, line{revision: last, version: last.ProcessVersion}, body)
@@ -58,13 +58,24 @@ func (w *deploymentWork) way(ctx context.Context, p DeploymentPut, last *db.Depl
 	return how, nil
 }
 
+// nextVersion lies above every process version that was given, also by servers of the build before.
+func (w *deploymentWork) nextVersion() int64 { return max(w.row.LastVersion, w.row.ProcessVersion) + 1 }
+
 // stays reports whether replicas of a revision need no new process for a definition: they stay then.
 func (w *deploymentWork) stays(ctx context.Context, how *way, l line, body []byte) (bool, error) {
 	same, err := w.sameObject(ctx, l.revision, body)
 	if same {
-		how.version, how.object, how.of = l.version, l.revision.Object, l.revision
+		how.version, how.object, how.of = l.version, objectOf(l.revision), l.revision
 	}
 	return same, err
+}
+
+// objectOf is what replicas of a revision run.
+func objectOf(r *db.DeploymentRevision) []byte {
+	if len(r.Object) == 0 {
+		return r.Definition
+	}
+	return r.Object
 }
 
 // take has running replicas and rollouts follow a release.

@@ -9,10 +9,9 @@ ALTER TABLE replicas ADD COLUMN terms_revision bigint;
 -- The highest process version that was given, and the lowest that replicas of the revision may have: a restart raises it.
 ALTER TABLE deployments ADD COLUMN last_version bigint NOT NULL DEFAULT 0;
 ALTER TABLE deployments ADD COLUMN from_version bigint NOT NULL DEFAULT 0;
--- What a running replica cannot become without a new process: the first definition that said so. Revisions of one object differ in
--- terms alone.
-ALTER TABLE deployment_revisions ADD COLUMN object bytea NOT NULL DEFAULT '';
-UPDATE deployment_revisions SET object = definition;
+-- What a running replica cannot become without a new process: the first definition that said so, NULL for the own one. Revisions of
+-- one object differ in terms alone.
+ALTER TABLE deployment_revisions ADD COLUMN object bytea;
 UPDATE deployments SET last_version = process_version, from_version = process_version;
 
 -- The deployment's own revision is the stable one until the rollout has ended DEPLOYED.
@@ -49,3 +48,16 @@ CREATE TABLE rollouts (
     CHECK ((ended_at IS NULL) = (state IN ('DEPLOYING', 'PAUSED', 'CANCELING')))
 );
 CREATE UNIQUE INDEX rollouts_active ON rollouts (deployment) WHERE ended_at IS NULL;
+
+-- Sync (docs/sync.md): the newest digest of each node, which is compared with the rows of its replicas. After a crash of
+-- the database nodes send it again.
+CREATE UNLOGGED TABLE node_digests (
+    node       text        PRIMARY KEY REFERENCES nodes (name),
+    connection text        NOT NULL, -- that sent it
+    era        bigint      NOT NULL, -- of the set that the node followed
+    version    bigint      NOT NULL,
+    reports    bigint      NOT NULL DEFAULT 0, -- that were written since the node sent its first digest
+    after      bigint      NOT NULL DEFAULT 0, -- those of them that were written before this digest
+    marks      text, -- a line for each replica; NULL once the region has requested a report because of it
+    at         timestamptz NOT NULL DEFAULT now()
+) WITH (fillfactor = 50);

@@ -12,12 +12,13 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
 
-// LinkHeard is what a server of the link is notified of: connections, nodes that have tasks, and nodes
-// whose set of replicas has another version.
+// LinkHeard is what a server of the link is notified of: connections, nodes that have tasks, nodes whose set of
+// replicas has another version, and nodes that have to report all of their replicas.
 type LinkHeard struct {
 	Connection func(fleet.ConnectionID, fleet.ConnectionEvent)
 	Wanted     func(fleet.NodeName, int64)
 	Set        func(fleet.NodeName, int64)
+	Report     func(fleet.NodeName, int64)
 }
 
 // ListenLink calls heard until ctx ends or the database's connection breaks.
@@ -27,6 +28,8 @@ func (s *Store) ListenLink(ctx context.Context, heard LinkHeard) error {
 			heard.Wanted(node, number)
 		} else if node, version, ok := postgres.NumberedOf(payload, postgres.SetPrefix); ok {
 			heard.Set(node, version)
+		} else if node, version, ok := postgres.NumberedOf(payload, postgres.ReportPrefix); ok {
+			heard.Report(node, version)
 		} else if id, event, ok := strings.Cut(payload, " "); ok {
 			heard.Connection(fleet.ConnectionID(id), fleet.ConnectionEvent(event))
 		}

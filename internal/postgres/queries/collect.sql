@@ -217,7 +217,7 @@ WITH gone AS (DELETE FROM deployments WHERE name = ANY(ARRAY(
       AND NOT EXISTS (SELECT 1 FROM replicas r WHERE r.deployment = d.name OFFSET 0)
       AND NOT EXISTS (SELECT 1 FROM operations o WHERE o.subject = 'deployment.' || d.name AND o.state = 'running' OFFSET 0)
       AND NOT EXISTS (SELECT 1 FROM objects o WHERE o.kind = 'deployment' AND o.scope = '' AND o.name = d.name OFFSET 0)
-    ORDER BY d.since LIMIT @max_rows FOR UPDATE SKIP LOCKED)) RETURNING name, last_revision, last_version)
+    ORDER BY d.since LIMIT @max_rows FOR UPDATE SKIP LOCKED)) RETURNING name, last_revision, greatest(last_version, process_version) AS last_version)
 INSERT INTO deployment_numbers SELECT name, last_revision, last_version FROM gone
 ON CONFLICT (name) DO UPDATE SET last_revision = excluded.last_revision, process_version = excluded.process_version;
 

@@ -45,7 +45,7 @@ UPDATE deployments SET next_uid = sqlc.narg(next_uid), updated_at = now() WHERE 
 UPDATE deployments SET target = @target, updated_at = now() WHERE name = @name;
 
 -- name: RestartDeployment :one
-UPDATE deployments SET process_version = last_version + 1, from_version = last_version + 1, last_version = last_version + 1, updated_at = now()
+UPDATE deployments SET process_version = greatest(last_version, process_version) + 1, from_version = greatest(last_version, process_version) + 1, last_version = greatest(last_version, process_version) + 1, updated_at = now()
 WHERE name = @name RETURNING process_version;
 
 -- What was begun is begun anew: the way out of ERROR.
@@ -145,7 +145,7 @@ WHERE name = @name;
 SELECT sqlc.embed(d), coalesce(v.generation, 0)::bigint AS generation, coalesce(v.definition, ''::bytea)::bytea AS definition, coalesce(v.least, 0)::integer AS least,
        c.starting, c.healthy, c.unhealthy, c.terminating, c.unheard, c.older
 FROM deployments d
-LEFT JOIN LATERAL (SELECT x.generation, x.definition, x.object, (x.spec #>> '{replicas,min}')::integer AS least FROM deployment_revisions x WHERE x.deployment = d.name AND x.revision = d.revision OFFSET 0) v ON true
+LEFT JOIN LATERAL (SELECT x.generation, x.definition, coalesce(x.object, x.definition) AS object, (x.spec #>> '{replicas,min}')::integer AS least FROM deployment_revisions x WHERE x.deployment = d.name AND x.revision = d.revision OFFSET 0) v ON true
 CROSS JOIN LATERAL (
     SELECT count(*) FILTER (WHERE r.heard AND r.state = 'STARTING') AS starting, count(*) FILTER (WHERE r.heard AND r.state = 'HEALTHY') AS healthy,
            count(*) FILTER (WHERE r.heard AND r.state = 'UNHEALTHY') AS unhealthy, count(*) FILTER (WHERE r.state = 'TERMINATING') AS terminating,

@@ -48,7 +48,7 @@ JOIN nodes n ON n.name = u.node JOIN node_sets s ON s.node = u.node;
 WITH held AS (
     SELECT r.id FROM replicas r
     WHERE r.deployment = @deployment AND r.uid = @uid AND r.ended_at IS NULL AND r.state <> 'TERMINATING'
-      AND EXISTS (SELECT FROM deployment_revisions v WHERE v.deployment = r.deployment AND v.revision = r.revision AND v.object = @object::bytea OFFSET 0)
+      AND EXISTS (SELECT FROM deployment_revisions v WHERE v.deployment = r.deployment AND v.revision = r.revision AND coalesce(v.object, v.definition) = @object::bytea OFFSET 0)
     ORDER BY r.id FOR NO KEY UPDATE)
 UPDATE replicas r SET terms_revision = @revision, stop_seconds = @stop_seconds FROM held WHERE r.id = held.id
 RETURNING r.node;
@@ -148,7 +148,7 @@ ORDER BY n.name;
 SELECT r.node, count(*) AS own
 FROM replicas r JOIN deployments d ON d.name = r.deployment JOIN deployment_revisions v ON v.deployment = d.name AND v.revision = coalesce(nullif(@revision::bigint, 0), d.revision)
 LEFT JOIN deployment_revisions x ON x.deployment = r.deployment AND x.revision = r.revision
-WHERE r.deployment = @deployment AND r.ended_at IS NULL AND r.state <> 'TERMINATING' AND r.process_version >= d.from_version AND coalesce(x.object, r.definition) = v.object
+WHERE r.deployment = @deployment AND r.ended_at IS NULL AND r.state <> 'TERMINATING' AND r.process_version >= d.from_version AND coalesce(x.object, r.definition) = coalesce(v.object, v.definition)
 GROUP BY r.node;
 
 -- name: PortsOnNodes :many
@@ -161,7 +161,7 @@ WHERE r.ended_at IS NULL AND r.fixed_ports <> '{}' ORDER BY r.node, port;
 SELECT r.id, r.node, r.cpu, r.memory, r.gpus, r.fixed_ports
 FROM replicas r JOIN deployments d ON d.name = r.deployment JOIN deployment_revisions v ON v.deployment = d.name AND v.revision = coalesce(nullif(@revision::bigint, 0), d.revision)
 LEFT JOIN deployment_revisions x ON x.deployment = r.deployment AND x.revision = r.revision
-WHERE r.deployment = @deployment AND r.ended_at IS NULL AND r.state <> 'TERMINATING' AND (r.process_version < d.from_version OR coalesce(x.object, r.definition) <> v.object)
+WHERE r.deployment = @deployment AND r.ended_at IS NULL AND r.state <> 'TERMINATING' AND (r.process_version < d.from_version OR coalesce(x.object, r.definition) <> coalesce(v.object, v.definition))
 ORDER BY r.created_at, r.id;
 
 -- name: ModulesOnNodes :many

@@ -30,7 +30,7 @@ WHERE name = @name RETURNING *;
 
 -- The stable revision gets a version above that of the one that it comes back from; what runs of it stays.
 -- name: RaiseStable :one
-UPDATE deployments SET process_version = last_version + 1, began_version = last_version + 1, last_version = last_version + 1, updated_at = now()
+UPDATE deployments SET process_version = greatest(last_version, process_version) + 1, began_version = greatest(last_version, process_version) + 1, last_version = greatest(last_version, process_version) + 1, updated_at = now()
 WHERE name = @name RETURNING *;
 
 -- name: ListRollouts :many
