@@ -60,6 +60,18 @@ func TestDeploymentMachine(t *testing.T) {
 	}
 }
 
+// F67, F73: every state by every event; nothing leaves the end of a rollout.
+func TestRolloutMachine(t *testing.T) {
+	t.Parallel()
+	matrix, diagram := machineText(t, fleet.RolloutStates(), fleet.RolloutEvents(), fleet.RolloutState.Next)
+	golden(t, "testdata/rollout_machine.golden", "", "", matrix)
+	golden(t, "../../docs/rollouts.md", "```mermaid\nstate", "```\n", strings.TrimPrefix(diagram, "state"))
+	for _, s := range fleet.RolloutStates() {
+		_, err := s.Next(fleet.RolloutSupersede)
+		require.Equal(t, s.Active(), err == nil, "F61: whatever is under way can be superseded")
+	}
+}
+
 // S46 to S56: every state by every event; nothing leaves TERMINATED.
 func TestReplicaMachine(t *testing.T) {
 	t.Parallel()

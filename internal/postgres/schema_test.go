@@ -53,6 +53,7 @@ func TestStatesOfSQL(t *testing.T) {
 		"connections.state":      wordsOf(fleet.ConnectionStates()...),
 		"node_drains.phase":      wordsOf(fleet.DrainPhases()...),
 		"deployments.state":      wordsOf(fleet.DeploymentStates()...),
+		"rollouts.state":         wordsOf(fleet.RolloutStates()...),
 		"replicas.state":         wordsOf(fleet.ReplicaStates()...),
 		"replicas.health":        wordsOf(fleet.ReplicaHealths()...),
 		"replicas.phase":         append(wordsOf(fleet.ReplicaPhases()...), ""),

@@ -1,0 +1,196 @@
+package deployments_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deployments"
+	"github.com/holdfast-io/holdfast/internal/testkit/stores"
+)
+
+// running gives a deployment whose two replicas run "one", and releases another command.
+func (b *bench) running(command string) *bench {
+	b.T.Helper()
+	b.putDeployment(commanded("one"))
+	b.settles()
+	b.putDeployment(commanded(command))
+	return b
+}
+
+func commanded(command string) func(*deployments.DeploymentPut) {
+	return asking(func(s *fleet.DeploymentSpec) { s.Process.Command = []string{command} })
+}
+
+func (b *bench) rollouts() []deployments.Rollout {
+	b.T.Helper()
+	all, err := b.ListRollouts(b.Ctx(), web, postgres.Place{}, 100)
+	require.NoError(b.T, err)
+	return all
+}
+
+// ends are the states of the rollouts, newest first.
+func (b *bench) ends() (all []fleet.RolloutState) {
+	b.T.Helper()
+	for _, r := range b.rollouts() {
+		all = append(all, r.State)
+	}
+	return all
+}
+
+func (b *bench) turnRollout(on fleet.RolloutEvent, number int64) (postgres.Started, error) {
+	b.T.Helper()
+	return b.TurnRollout(b.Ctx(), deployments.RolloutTurn{Write: stores.WriteOf(webKey), On: on, Number: number})
+}
+
+// versions counts the live replicas by process version.
+func (b *bench) versions() map[int64]int {
+	b.T.Helper()
+	out := map[int64]int{}
+	for _, r := range b.replicas() {
+		if r.State.Live() {
+			out[r.ProcessVersion]++
+		}
+	}
+	return out
+}
+
+// failing has what is of a process version exit.
+func (b *bench) failing(version int64) {
+	b.T.Helper()
+	for _, r := range b.replicas() {
+		if r.ProcessVersion == version && r.State.Live() {
+			b.tells(r.Node, exited(r.ID))
+		}
+	}
+}
+
+// stuck has the rollout be without progress for longer than it may, on nodes that were connected all the time.
+func (b *bench) stuck() {
+	b.Exec(`UPDATE connections SET active_at = active_at - interval '2 days'`)
+	b.Exec(`UPDATE rollouts SET progress_at = now() - interval '1 day' WHERE ended_at IS NULL`)
+}
+
+// F53, F61, F64, F68, S122, X2: the stable revision stays the deployment's own until the new one runs everywhere.
+func TestRolloutIsDeployed(t *testing.T) {
+	t.Parallel()
+	b := setup(t).deployable().running("two")
+	b.visits()
+	seen := b.seen()
+	require.EqualValues(t, 1, seen.Revision)
+	require.EqualValues(t, 2, seen.Rollout.To.Revision)
+	require.Equal(t, map[int64]int{1: 2, 2: 1}, b.versions(), "half of the target above it")
+	v := b.viewed()
+	require.EqualValues(t, []int64{1, 2}, []int64{v.Revision, v.Deploying})
+	b.settles()
+	require.Equal(t, map[int64]int{2: 2}, b.versions())
+	require.Equal(t, []fleet.RolloutState{fleet.RolloutDeployed}, b.ends())
+	v = b.viewed()
+	require.EqualValues(t, []int64{2, 0}, []int64{v.Revision, v.Deploying})
+	require.Nil(t, v.Rollout)
+	require.Equal(t, []string{"converge succeeded", "converge succeeded"}, b.deploymentOperations())
+}
+
+// F63, F71, S126, X8: a revision that does not get healthy is rolled back at its deadline, and not tried again until somebody asks.
+func TestRolloutReturns(t *testing.T) {
+	t.Parallel()
+	b := setup(t).deployable().running("two")
+	b.visits()
+	b.failing(2)
+	b.visits()
+	require.Contains(t, b.rollouts()[0].Message, "exit status 1", "it says why")
+	b.stuck()
+	b.settles()
+	require.Equal(t, map[int64]int{1: 2}, b.versions(), "what was stable never ended")
+	r := b.rollouts()[0]
+	require.Equal(t, []string{"FAILED", "progress_deadline"}, []string{string(r.State), r.Reason})
+	require.Contains(t, r.Message, "exit status 1")
+	require.Equal(t, []string{"converge succeeded", "converge failed"}, b.deploymentOperations())
+	require.EqualValues(t, 3, b.seen().ProcessVersion, "what is created from now on lies above what failed")
+
+	require.Nil(t, b.putDeployment(commanded("two")).Operation, "an unchanged PUT does not try again")
+	b.settles()
+	require.Len(t, b.rollouts(), 1)
+	out, err := b.turnDeployment(fleet.OperationConverge)
+	require.NoError(t, err)
+	require.NotNil(t, out.Operation)
+	b.settles()
+	require.Equal(t, []fleet.RolloutState{fleet.RolloutDeployed, fleet.RolloutFailed}, b.ends())
+	require.Equal(t, map[int64]int{4: 2}, b.versions())
+}
+
+// F62, F73, X3: each request while a rollout is under way.
+func TestRequestsDuringARollout(t *testing.T) {
+	t.Parallel()
+	returned := []string{"converge succeeded", "converge cancelled"}
+	for name, c := range map[string]struct {
+		ask      func(*bench)
+		ends     []fleet.RolloutState
+		versions map[int64]int
+		ops      []string
+	}{
+		"cancel": {func(b *bench) {
+			out, err := b.turnRollout(fleet.RolloutCancel, 1)
+			require.NoError(b.T, err)
+			again, err := b.turnRollout(fleet.RolloutCancel, 0)
+			require.NoError(b.T, err)
+			require.Equal(b.T, out.Operation.ID, again.Operation.ID, "it joins")
+		}, []fleet.RolloutState{fleet.RolloutCanceled}, map[int64]int{1: 2}, append(returned, "return succeeded")},
+		"its operation is cancelled": {func(b *bench) {
+			b.Exec(`UPDATE operations SET cancel_requested = true WHERE state = 'running'`)
+		}, []fleet.RolloutState{fleet.RolloutCanceled}, map[int64]int{1: 2}, returned},
+		"pause and resume": {func(b *bench) {
+			for _, on := range []fleet.RolloutEvent{fleet.RolloutPause, fleet.RolloutPause} {
+				_, err := b.turnRollout(on, 0)
+				require.NoError(b.T, err)
+			}
+			for range 5 {
+				b.visits()
+				b.obey(nodeA)
+				b.obey(nodeB)
+			}
+			require.Equal(b.T, map[int64]int{1: 1, 2: 1}, b.versions(), "it rests where it is")
+			b.Exec(`UPDATE rollouts SET progress_at = now() - interval '1 hour'`)
+			b.visits()
+			_, err := b.turnRollout(fleet.RolloutResume, 0)
+			require.NoError(b.T, err)
+		}, []fleet.RolloutState{fleet.RolloutDeployed}, map[int64]int{2: 2}, []string{"converge succeeded", "converge succeeded"}},
+		"scale": {func(b *bench) {
+			_, err := b.turnDeployment(fleet.OperationScale, to(4))
+			require.NoError(b.T, err)
+		}, []fleet.RolloutState{fleet.RolloutDeployed}, map[int64]int{2: 4}, []string{"converge succeeded", "converge succeeded", "scale succeeded"}},
+		"terms": {func(b *bench) {
+			b.putDeployment(commanded("two"), asking(func(s *fleet.DeploymentSpec) { s.Process.StopSeconds = 3 }))
+		}, []fleet.RolloutState{fleet.RolloutDeployed}, map[int64]int{2: 2}, []string{"converge succeeded", "converge superseded", "converge succeeded"}},
+		"what was before": {func(b *bench) { b.putDeployment(commanded("one")) },
+			[]fleet.RolloutState{fleet.RolloutSuperseded}, map[int64]int{1: 2}, []string{"converge succeeded", "converge superseded", "converge succeeded"}},
+		"a newer one": {func(b *bench) { b.putDeployment(commanded("three")) },
+			[]fleet.RolloutState{fleet.RolloutDeployed, fleet.RolloutSuperseded}, map[int64]int{3: 2}, []string{"converge succeeded", "converge superseded", "converge succeeded"}},
+		"stop": {func(b *bench) {
+			b.putDeployment(commanded("two"), asking(func(s *fleet.DeploymentSpec) { s.State = fleet.StateStopped }))
+		}, []fleet.RolloutState{fleet.RolloutSuperseded}, map[int64]int{}, []string{"converge succeeded", "converge superseded", "converge succeeded"}},
+		"delete": {func(b *bench) {
+			_, err := b.turnDeployment(fleet.OperationDestroy)
+			require.NoError(b.T, err)
+		}, []fleet.RolloutState{fleet.RolloutSuperseded}, map[int64]int{}, []string{"converge succeeded", "converge superseded", "destroy succeeded"}},
+		"restart": {func(b *bench) {
+			_, err := b.turnDeployment(fleet.OperationRestart)
+			require.Equal(b.T, fleet.IllegalState, fleet.KindOf(err))
+			_, err = b.turnRollout(fleet.RolloutCancel, 9)
+			require.Equal(b.T, fleet.IllegalState, fleet.KindOf(err), "another rollout is not under way")
+		}, []fleet.RolloutState{fleet.RolloutDeployed}, map[int64]int{2: 2}, []string{"converge succeeded", "converge succeeded"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t).deployable().running("two")
+			b.visits()
+			c.ask(b)
+			b.settles()
+			require.Equal(t, c.ends, b.ends())
+			require.Equal(t, c.versions, b.versions())
+			require.Equal(t, c.ops, b.deploymentOperations())
+		})
+	}
+}
