@@ -1,0 +1,126 @@
+//go:build slow
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// rollouts are those of it, newest first.
+func (d *service) rollouts(t *testing.T) []api.Rollout {
+	t.Helper()
+	all, err := d.api.Rollouts(t.Context(), d.name, api.Page{})
+	require.NoError(t, err)
+	return all.Items
+}
+
+// under waits until its newest rollout is as wanted.
+func (d *service) under(t *testing.T, what string, so func(api.Rollout) bool) (r api.Rollout) {
+	t.Helper()
+	waitFor(t, what, func(context.Context) error {
+		if all := d.rollouts(t); len(all) > 0 {
+			r = all[0]
+		}
+		if !so(r) {
+			return fmt.Errorf("%+v", r)
+		}
+		return nil
+	})
+	return r
+}
+
+func (d *service) verb(t *testing.T, word string, in api.RolloutRequest) api.Accepted {
+	t.Helper()
+	out, err := d.api.Ask(t.Context(), fleet.DeploymentKey(fleet.DeploymentName(d.name)), word, in, api.Mutation{})
+	require.NoError(t, err)
+	return out
+}
+
+// greets has it released with another greeting.
+func (d *service) greets(t *testing.T, greeting string) api.Operation {
+	t.Helper()
+	d.put.Env["GREETING"] = greeting
+	return d.declare(t)
+}
+
+// answering are its replicas, all of which answer with a greeting.
+func (d *service) answering(t *testing.T, n int, greeting string) []api.Replica {
+	t.Helper()
+	all := d.healthy(t, n)
+	for _, r := range all {
+		require.Equal(t, greeting, answersAt(t, r)["greeting"])
+	}
+	return all
+}
+
+// replicasRolledOut: a good revision replaces the stable one without a gap, a broken one is rolled back, and what is asked meanwhile
+// is done (F53, F61 to F64, F68, F71, S123).
+func (s *stack) replicasRolledOut(t *testing.T) {
+	d := newService(t, s, "rolled", 3, func(p *api.DeploymentPut) {
+		p.Startup.Deadline = 5
+		p.Strategy = api.Strategy{ProgressDeadline: 8}
+	})
+	d.put.Env["GREETING"] = "one"
+	d.deploy(t)
+	fewest := d.least(t)
+	requireSucceeded(t, d.ended(t, d.greets(t, "two").ID))
+	stable := d.answering(t, 3, "two")
+	r := d.rollouts(t)[0]
+	require.Equal(t, []any{fleet.RolloutDeployed, api.RolloutStatus{Value: "FINALIZED", Reason: "DEPLOYED"}}, []any{r.State, r.Status})
+
+	d.put.Env["CRASH"] = "no licence"
+	op := d.ended(t, d.greets(t, "three").ID)
+	require.Equal(t, []any{fleet.OperationFailed, "progress_deadline"}, []any{op.State, op.Reason}, "%+v", op)
+	require.Contains(t, op.Message, "exit")
+	require.Equal(t, ids(stable), ids(d.answering(t, 3, "two")), "what was stable is as it was")
+	require.Equal(t, fleet.RolloutFailed, d.rollouts(t)[0].State)
+	tried := len(d.everRan(t))
+	out, err := d.api.PutDeployment(t.Context(), d.name, d.put, api.Mutation{})
+	require.NoError(t, err)
+	require.Nil(t, out.Operation, "an unchanged PUT does not try again")
+	require.Equal(t, fleet.DeploymentRunning, d.status(t).State)
+	requireSucceeded(t, d.ended(t, d.scale(t, 4).ID))
+	require.Len(t, d.everRan(t), tried+1, "only the one of the stable revision was created")
+
+	delete(d.put.Env, "CRASH")
+	d.put.Strategy.MinHealthyTime, d.put.Strategy.MaxSurge = 2, &api.Share{Count: 1}
+	op = d.greets(t, "four")
+	d.under(t, "one is proven", func(r api.Rollout) bool { return r.State == fleet.RolloutDeploying && r.Proven > 0 })
+	d.verb(t, "pause", api.RolloutRequest{})
+	paused := d.under(t, "it is paused", func(r api.Rollout) bool { return r.State == fleet.RolloutPaused })
+	requireSucceeded(t, d.ended(t, d.scale(t, 5).ID))
+	d.verb(t, "resume", api.RolloutRequest{Rollout: paused.Number})
+	back := d.ended(t, d.verb(t, "cancel", api.RolloutRequest{Rollout: paused.Number}).Operation.ID)
+	requireSucceeded(t, back)
+	require.Equal(t, fleet.OperationCancelled, d.ended(t, op.ID).State)
+	d.answering(t, 5, "two")
+
+	again, err := d.api.DeployDeployment(t.Context(), d.name, api.ActionRequest{}, api.Mutation{})
+	require.NoError(t, err)
+	requireSucceeded(t, d.ended(t, again.Operation.ID))
+	d.answering(t, 5, "four")
+	require.GreaterOrEqual(t, fewest(), 3, "as many as there were to be answered all the time")
+	d.destroy(t)
+}
+
+// rolloutKilled kills processes of the region in a rollout: it goes on, and nothing runs twice (F58, F59, X1).
+func (d *service) rolloutKilled(t *testing.T) {
+	d.put.Strategy = api.Strategy{MinHealthyTime: 1, MaxSurge: &api.Share{Count: 1}}
+	defer func() { d.put.Strategy = api.Strategy{} }()
+	for _, name := range []string{serverName, temporalName, postgresName} {
+		t.Run(name, func(t *testing.T) {
+			op := d.greets(t, "while "+name+" is killed")
+			d.under(t, "it has begun", func(r api.Rollout) bool { return r.State == fleet.RolloutDeploying && r.Wanted > 0 })
+			d.kill(t, name)
+			requireSucceeded(t, d.ended(t, op.ID))
+			d.alone(t, d.answering(t, 3, "while "+name+" is killed"))
+		})
+	}
+}
