@@ -82,8 +82,8 @@ type DeploymentStatus struct {
 	// Target is how many replicas there are to be now: scaling changes it, the spec bounds it.
 	Target   int           `json:"target"`
 	Replicas ReplicaTotals `json:"replicas"`
-	// Revision is what is to run; DeployingRevision is the one that replaces it, or it as long as not every replica
-	// runs it.
+	// Revision is what should run. DeployingRevision is the revision that replaces it, or equal to it until every
+	// replica runs it.
 	Revision           int64                 `json:"revision"`
 	DeployingRevision  int64                 `json:"deployingRevision,omitempty"`
 	ObservedGeneration int64                 `json:"observedGeneration" doc:"of the spec that Revision is of"`

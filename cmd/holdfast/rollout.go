@@ -17,8 +17,8 @@ the new ones prove healthy. Without progress for too long, the deployment return
 
 // rolloutVerbs describe the commands; the region uses the same words.
 var rolloutVerbs = []struct{ word, short string }{
-	{"pause", "Let a rollout rest where it is"},
-	{"resume", "Let a paused rollout go on"},
+	{"pause", "Pause a rollout"},
+	{"resume", "Resume a paused rollout"},
 	{"cancel", "Return to the stable revision"},
 }
 

@@ -192,7 +192,7 @@ func (v deploymentView) present() int {
 // tellHow says how far it is.
 func (r *rollout) tellHow() string {
 	of := fmt.Sprintf("%d of %d replicas are healthy", len(r.proven()), r.seen.Target)
-	switch r.state { //nolint:exhaustive // one that has ended is told by its end
+	switch r.state { //nolint:exhaustive // the last return is for the others
 	case fleet.RolloutCanceling:
 		return fmt.Sprintf("it returns from revision %d to revision %d, because of %s: %s", r.To.Revision, r.seen.Revision, r.why(), of)
 	case fleet.RolloutPaused:

@@ -72,7 +72,7 @@ func (r *rollout) stuck() bool { return r.state == fleet.RolloutDeploying && r.l
 func (r *rollout) returnsTooLong() bool { return r.state == fleet.RolloutCanceling && r.late() }
 
 // late reports whether the time without progress is over. It counts from the last progress, and from when the nodes of
-// the replicas on their way were heard again: while the region is away, no clock runs. Nor does one while images are
+// new replicas reconnected: the time without a region does not count, nor does the time while images are
 // prepared, or when only what is left has to end.
 func (r *rollout) late() bool {
 	to := r.to()

@@ -125,7 +125,7 @@ func WithNextPlaces(p fleet.DeploymentPlan, seen fleet.DeploymentSeen, got Place
 
 // mayYield are the replicas of which one may end before its replacement starts: none if the strategy says to wait, and only
 // unhealthy ones while fewer are routable than are to be, or were when it began.
-func (r *rollout) mayYield(ids []fleet.ReplicaID, v deploymentView, turn bool) []fleet.ReplicaID { //nolint:revive // whose turn it is to be created
+func (r *rollout) mayYield(ids []fleet.ReplicaID, v deploymentView, turn bool) []fleet.ReplicaID {
 	least := min(r.seen.Target-r.Strategy.Unavailable(r.seen.Target), r.AtStart)
 	switch {
 	case !turn || r.Strategy.WhenFull == fleet.FullWait:

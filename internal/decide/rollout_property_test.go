@@ -64,7 +64,7 @@ func TestRolloutEndsByItself(t *testing.T) {
 			ends, revision = fleet.RolloutFailed, stable
 		}
 		began, most := g.now, 2*g.seen.Rollout.Progress+time.Minute // there and back
-		if ends == fleet.RolloutDeployed { // each replica may take as long
+		if ends == fleet.RolloutDeployed {                          // each replica may take as long
 			most *= time.Duration(g.seen.Target)
 		}
 		for g.seen.Rollout != nil {

@@ -36,7 +36,7 @@ func ParseShare(text string) (Share, error) {
 	digits, percent := strings.CutSuffix(text, "%")
 	n, err := strconv.Atoi(digits)
 	if err != nil || n < 0 || percent && n > 100 || n > maxShare {
-		return Share{}, Errorf(Invalid, "%.20q is no number of replicas: use a count such as 2, or a part of the target such as \"25%%\"", text)
+		return Share{}, Errorf(Invalid, "invalid number of replicas %.20q: use a count such as 2, or a part of the target such as \"25%%\"", text)
 	}
 	if percent {
 		return Share{Percent: n}, nil

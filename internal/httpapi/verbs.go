@@ -46,8 +46,8 @@ func verbs() []verb {
 		{fleet.KindDeployment, "deploy", "Run what is declared, as it was written last", turnsDeployment(fleet.OperationConverge)},
 		{fleet.KindDeployment, "restart", "Replace every replica by a new one, one by one", turnsDeployment(fleet.OperationRestart)},
 		{fleet.KindDeployment, "scale", "Set how many replicas there are to be", turns[changeObjectInput]((*server).scaleDeployment)},
-		{fleet.KindDeployment, "pause", "Let a rollout rest where it is", turnsRollout(fleet.RolloutPause)},
-		{fleet.KindDeployment, "resume", "Let a rollout that was paused go on", turnsRollout(fleet.RolloutResume)},
+		{fleet.KindDeployment, "pause", "Pause a rollout", turnsRollout(fleet.RolloutPause)},
+		{fleet.KindDeployment, "resume", "Resume a paused rollout", turnsRollout(fleet.RolloutResume)},
 		{fleet.KindDeployment, "cancel", "Return from a rollout to the stable revision", turnsRollout(fleet.RolloutCancel)},
 		{fleet.KindDeployment, "delete", "End all replicas of a deployment, and then delete it", turnsDeployment(fleet.OperationDestroy)},
 	}

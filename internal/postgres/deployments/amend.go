@@ -1,10 +1,8 @@
 package deployments
 
 import (
-	"bytes"
 	"context"
 
-	"github.com/holdfast-io/holdfast/internal/compose"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
@@ -48,9 +46,6 @@ func (w *deploymentWork) changes(ctx context.Context, p DeploymentPut) ([]fleet.
 
 // sameObject reports whether replicas of the last release need no new process for a definition.
 func (w *deploymentWork) sameObject(ctx context.Context, last *db.DeploymentRevision, definition []byte) (bool, error) {
-	if bytes.Equal(last.Definition, postgres.HashBytes(compose.HashOf(definition))) {
-		return true, nil
-	}
 	was, err := readSmall(ctx, w.q, postgres.HashText(last.Definition))
 	if err != nil {
 		return false, err

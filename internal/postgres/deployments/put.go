@@ -199,7 +199,7 @@ func (w *deploymentWork) release(ctx context.Context, p DeploymentPut) (*postgre
 	if err := w.take(ctx, how, r, t); err != nil {
 		return nil, err
 	}
-	return w.released(ctx, p, r, how.rolls || how.joins)
+	return w.released(ctx, p, r, how)
 }
 
 // follow answers with the operation of what another request has released in the meantime, and converges
@@ -235,7 +235,7 @@ func (w *deploymentWork) openOf(ctx context.Context, kind fleet.OperationKind, r
 }
 
 // released has the row follow, clamps the target, and opens the operation.
-func (w *deploymentWork) released(ctx context.Context, p DeploymentPut, r db.InsertDeploymentRevisionParams, rolls bool) (*postgres.Operation, error) {
+func (w *deploymentWork) released(ctx context.Context, p DeploymentPut, r db.InsertDeploymentRevisionParams, how way) (*postgres.Operation, error) {
 	bounds := p.Spec.Replicas
 	target := int(w.row.Target)
 	if w.row.Revision == 0 || w.row.Uid != r.Uid {
@@ -243,7 +243,7 @@ func (w *deploymentWork) released(ctx context.Context, p DeploymentPut, r db.Ins
 	}
 	target = min(max(target, bounds.Min), bounds.Max)
 	err := w.q.ReleaseDeployment(ctx, db.ReleaseDeploymentParams{
-		Name: w.row.Name, Revision: r.Revision, Uid: r.Uid, ProcessVersion: r.ProcessVersion, Target: postgres.WaveNumber(target), Rolls: rolls,
+		Name: w.row.Name, Revision: r.Revision, Uid: r.Uid, ProcessVersion: r.ProcessVersion, Target: postgres.WaveNumber(target), Rolls: how.beside(),
 	})
 	if err != nil {
 		return nil, postgres.Failed("release the revision", err)
@@ -251,7 +251,7 @@ func (w *deploymentWork) released(ctx context.Context, p DeploymentPut, r db.Ins
 	line := historyLine{reason: "released", message: releaseMessage(r.Revision, p.Reason), actor: p.Actor}
 	if now := w.row; now.Uid == r.Uid {
 		now.Target = postgres.WaveNumber(target)
-		if !rolls {
+		if !how.beside() {
 			now.Revision, now.ProcessVersion = r.Revision, r.ProcessVersion
 		}
 		err = w.turned(ctx, now, line)

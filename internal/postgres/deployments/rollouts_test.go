@@ -164,10 +164,18 @@ func TestRequestsDuringARollout(t *testing.T) {
 		"terms": {func(b *bench) {
 			b.putDeployment(commanded("two"), asking(func(s *fleet.DeploymentSpec) { s.Process.StopSeconds = 3 }))
 		}, []fleet.RolloutState{fleet.RolloutDeployed}, map[int64]int{2: 2}, []string{"converge succeeded", "converge superseded", "converge succeeded"}},
-		"what was before": {func(b *bench) { b.putDeployment(commanded("one")) },
-			[]fleet.RolloutState{fleet.RolloutSuperseded}, map[int64]int{1: 2}, []string{"converge succeeded", "converge superseded", "converge succeeded"}},
-		"a newer one": {func(b *bench) { b.putDeployment(commanded("three")) },
-			[]fleet.RolloutState{fleet.RolloutDeployed, fleet.RolloutSuperseded}, map[int64]int{3: 2}, []string{"converge succeeded", "converge superseded", "converge succeeded"}},
+		"what was before": {
+			func(b *bench) { b.putDeployment(commanded("one")) },
+			[]fleet.RolloutState{fleet.RolloutSuperseded},
+			map[int64]int{1: 2},
+			[]string{"converge succeeded", "converge superseded", "converge succeeded"},
+		},
+		"a newer one": {
+			func(b *bench) { b.putDeployment(commanded("three")) },
+			[]fleet.RolloutState{fleet.RolloutDeployed, fleet.RolloutSuperseded},
+			map[int64]int{3: 2},
+			[]string{"converge succeeded", "converge superseded", "converge succeeded"},
+		},
 		"stop": {func(b *bench) {
 			b.putDeployment(commanded("two"), asking(func(s *fleet.DeploymentSpec) { s.State = fleet.StateStopped }))
 		}, []fleet.RolloutState{fleet.RolloutSuperseded}, map[int64]int{}, []string{"converge succeeded", "converge superseded", "converge succeeded"}},

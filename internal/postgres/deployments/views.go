@@ -20,8 +20,8 @@ type DeploymentView struct {
 	Reason, Message string
 	Since           time.Time
 	Target, Min     int
-	// Revision is what is to run (0: nothing was released), Deploying is the one that replaces it, or it as long as others
-	// run, else 0. Rollout is the one under way, nil without one. Redeclared says that another declaration waits for the end of this.
+	// Revision is what should run (0: nothing was released). Deploying is the revision that replaces it, equal to it while
+	// other replicas run, else 0. Rollout is the one under way, nil without one. Redeclared says that another declaration waits for the end of this.
 	Revision, Deploying int64
 	Rollout             *Rollout
 	ProcessVersion      int64

@@ -61,9 +61,15 @@ func (w *deploymentWork) way(ctx context.Context, p DeploymentPut, last *db.Depl
 // nextVersion lies above every process version that was given, also by servers of the build before.
 func (w *deploymentWork) nextVersion() int64 { return max(w.row.LastVersion, w.row.ProcessVersion) + 1 }
 
+// beside reports whether the deployment's own revision stays, beside the one that is rolled out.
+func (h way) beside() bool { return h.rolls || h.joins }
+
 // stays reports whether replicas of a revision need no new process for a definition: they stay then.
 func (w *deploymentWork) stays(ctx context.Context, how *way, l line, body []byte) (bool, error) {
-	same, err := w.sameObject(ctx, l.revision, body)
+	same, err := bytes.Equal(l.revision.Definition, how.object), error(nil)
+	if !same {
+		same, err = w.sameObject(ctx, l.revision, body)
+	}
 	if same {
 		how.version, how.object, how.of = l.version, objectOf(l.revision), l.revision
 	}

@@ -24,13 +24,15 @@ type LinkHeard struct {
 // ListenLink calls heard until ctx ends or the database's connection breaks.
 func (s *Store) ListenLink(ctx context.Context, heard LinkHeard) error {
 	return s.Listen(ctx, postgres.LinkChannel, func() {}, func(payload string) {
-		if node, number, ok := postgres.NumberedOf(payload, postgres.WantedPrefix); ok {
-			heard.Wanted(node, number)
-		} else if node, version, ok := postgres.NumberedOf(payload, postgres.SetPrefix); ok {
-			heard.Set(node, version)
-		} else if node, version, ok := postgres.NumberedOf(payload, postgres.ReportPrefix); ok {
-			heard.Report(node, version)
-		} else if id, event, ok := strings.Cut(payload, " "); ok {
+		for prefix, hear := range map[string]func(fleet.NodeName, int64){
+			postgres.WantedPrefix: heard.Wanted, postgres.SetPrefix: heard.Set, postgres.ReportPrefix: heard.Report,
+		} {
+			if node, number, ok := postgres.NumberedOf(payload, prefix); ok {
+				hear(node, number)
+				return
+			}
+		}
+		if id, event, ok := strings.Cut(payload, " "); ok {
 			heard.Connection(fleet.ConnectionID(id), fleet.ConnectionEvent(event))
 		}
 	})
