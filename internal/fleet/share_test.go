@@ -1,0 +1,73 @@
+package fleet_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// S123: a count or a part of the target; a surge is rounded up, what may be missing is rounded down.
+func TestShare(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]fleet.Share{`2`: {Count: 2}, `"2"`: {Count: 2}, `"25%"`: {Percent: 25}, `0`: {}, `"0%"`: {}} {
+		var s fleet.Share
+		require.NoError(t, json.Unmarshal([]byte(text), &s), text)
+		require.Equal(t, want, s, text)
+		back, err := json.Marshal(s)
+		require.NoError(t, err)
+		var again fleet.Share
+		require.NoError(t, json.Unmarshal(back, &again))
+		require.Equal(t, s, again)
+	}
+	for _, text := range []string{`-1`, `"101%"`, `"many"`, `"%"`, `1.5`, `{}`, `""`, `99999999999`, `"1e3"`} {
+		var s fleet.Share
+		err := json.Unmarshal([]byte(text), &s)
+		require.Equal(t, fleet.Invalid, fleet.KindOf(err), text)
+		require.ErrorContains(t, err, "25%", "it says what is allowed")
+	}
+	share := func(text string) *fleet.Share {
+		s, err := fleet.ParseShare(text)
+		require.NoError(t, err)
+		return &s
+	}
+	for _, c := range []struct {
+		surge, unavailable     *fleet.Share
+		target, above, missing int
+	}{
+		{nil, nil, 1, 1, 0},
+		{nil, nil, 5, 3, 0},
+		{share("25%"), share("25%"), 5, 2, 1},
+		{share("0"), share("25%"), 2, 1, 0}, // nothing could be replaced otherwise
+		{share("0"), share("1"), 2, 0, 1},
+		{share("3"), share("0"), 2, 3, 0},
+	} {
+		s := fleet.Strategy{MaxSurge: c.surge, MaxUnavailable: c.unavailable}
+		require.Equal(t, []int{c.above, c.missing}, []int{s.Surge(c.target), s.Unavailable(c.target)}, "%v %v of %d", c.surge, c.unavailable, c.target)
+	}
+}
+
+// S123, X11: a strategy by which nothing could move, or that gives up before a replica can have started, is rejected.
+func TestStrategyIsRejected(t *testing.T) {
+	t.Parallel()
+	none := &fleet.Share{}
+	for field, change := range map[string]func(*fleet.DeploymentSpec){
+		"/strategy/max_surge":         func(s *fleet.DeploymentSpec) { s.Strategy.MaxSurge = none },
+		"/strategy/max_in_flight":     func(s *fleet.DeploymentSpec) { s.Strategy.MaxInFlight = -1 },
+		"/strategy/min_healthy_time":  func(s *fleet.DeploymentSpec) { s.Strategy.MinHealthyTime = -1 },
+		"/strategy/progress_deadline": func(s *fleet.DeploymentSpec) { s.Strategy.ProgressDeadline = 59 },
+		"/strategy/when_full":         func(s *fleet.DeploymentSpec) { s.Strategy.WhenFull = "never" },
+	} {
+		spec := fleet.DeploymentSpec{Process: fleet.Process{Command: []string{"serve"}, Startup: &fleet.Startup{Deadline: 60}}}.WithDefaults()
+		require.NoError(t, spec.Validate())
+		change(&spec)
+		var e *fleet.Error
+		require.ErrorAs(t, spec.Validate(), &e, field)
+		require.Equal(t, []string{string(fleet.Invalid), field}, []string{string(e.Kind), e.Field})
+	}
+	spec := fleet.DeploymentSpec{Process: fleet.Process{Command: []string{"serve"}}}.WithDefaults()
+	spec.Strategy = fleet.Strategy{MaxSurge: none, MaxUnavailable: &fleet.Share{Count: 1}, ProgressDeadline: 1}
+	require.NoError(t, spec.Validate())
+}
