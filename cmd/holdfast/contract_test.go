@@ -220,6 +220,23 @@ func TestDeploymentContract(t *testing.T) {
 	bad := s.run("apply", "-f", write(t, "x.yaml", "kind: Deployment\nname: x\nspec: {command: [x], health: {timeout: 9, interval: 3}, ports: [{name: http}]}"))
 	require.Equal(t, exitUsage, bad.code)
 	require.Contains(t, bad.stderr, "/health/timeout")
+
+	require.Contains(t, s.ok("rollout", "history", "web").stderr, "nothing found")
+	require.Contains(t, s.ok("rollout", "status", "web", "-o", "json").stdout, `"items": []`)
+	for _, word := range []string{"pause", "resume", "cancel"} {
+		refused := s.run("rollout", word, "web", "--rollout", "3")
+		require.Equal(t, exitConflict, refused.code)
+		require.Contains(t, refused.stderr, "holdfast rollout history web")
+		require.Equal(t, exitNotFound, s.run("rollout", word, "ghost").code)
+	}
+	require.Equal(t, exitNotFound, s.run("rollout", "history", "ghost").code)
+	for of, says := range map[string]string{"{max_surge: many}": `"25%"`, "{max_surge: 0}": "/strategy/max_surge", "{when_full: never}": "old_first"} {
+		bad := s.run("apply", "-f", write(t, "bad.yaml", "kind: Deployment\nname: bad\nspec: {command: [x], strategy: "+of+"}"))
+		require.Equal(t, exitUsage, bad.code, bad.stderr)
+		require.Contains(t, bad.stderr, says)
+	}
+	s.ok("apply", "-f", write(t, "good.yaml", "kind: Deployment\nname: good\nspec: {command: [x], strategy: {max_surge: 25%, max_unavailable: 1}}"), "--wait=false")
+	require.Contains(t, s.ok("get", "deployment", "good", "-o", "yaml").stdout, "max_surge: 25%")
 }
 
 // X19: the region's hint is on stderr, as text and as JSON, of one object and of each of many.

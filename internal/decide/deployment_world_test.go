@@ -406,7 +406,7 @@ func (g *region) moveRollout(p *fleet.RolloutPlan, nodes []fleet.NodeName) {
 	for _, e := range p.Events {
 		to, err := r.State.Next(e)
 		require.NoError(g.t, err)
-		r.State = to
+		r.State, r.Since = to, g.now
 	}
 	r.Reason, r.Want, r.Most, r.ProgressAt, r.Short = p.Reason, p.Want, p.Most, p.ProgressAt, p.Short
 	r.To.Crashes, r.To.Owed, r.To.NextAttempt = p.Crashes, p.Owed, p.NextAttempt
@@ -452,7 +452,7 @@ func (g *region) release(t *rapid.T) {
 		WhenFull:       rapid.SampledFrom([]fleet.WhenFull{"", fleet.FullOldFirst, fleet.FullWait}).Draw(t, "when full"),
 	}
 	g.seen.Rollout = &fleet.RolloutSeen{
-		Number: g.revision, State: fleet.RolloutDeploying, Strategy: strategy, ProgressAt: g.now, AtStart: g.atStart,
+		Number: g.revision, State: fleet.RolloutDeploying, Strategy: strategy, ProgressAt: g.now, Since: g.now, AtStart: g.atStart,
 		Progress: decide.ProgressDeadline(strategy, g.seen.Startup, 30*time.Second), Deadline: g.now.Add(2 * time.Hour),
 		To: fleet.RevisionLine{
 			Revision: g.revision, ProcessVersion: g.version, Terms: g.seen.Terms, Startup: g.seen.Startup, Settle: g.seen.Settle, Stop: g.seen.Stop,
@@ -468,7 +468,7 @@ func (g *region) verb(on fleet.RolloutEvent) {
 		return
 	}
 	if to, err := g.seen.Rollout.State.Next(on); err == nil {
-		g.seen.Rollout.State = to
+		g.seen.Rollout.State, g.seen.Rollout.Since = to, g.now
 	}
 }
 

@@ -19,6 +19,6 @@ func OperationLimit(t fleet.OperationTerms) time.Duration {
 	if t.Kind == fleet.OperationDestroy {
 		return operationRoom + t.Stop
 	}
-	one := t.Startup + t.Check + t.Stop
+	one := t.Startup + t.Check + t.Stop + t.MinHealthy
 	return min(operationRoom+time.Duration(1+t.Replace)*one, longestOperation)
 }

@@ -12,6 +12,7 @@ const (
 	ReasonCancelled        = "cancelled"
 	ReasonProgressDeadline = "progress_deadline"
 	ReasonRolloutDeadline  = "deadline"
+	ReasonPauseDeadline    = "pause_deadline"
 	ReasonReturnIncomplete = "return_incomplete" // its return missed its deadline as well
 )
 
@@ -39,6 +40,7 @@ var rolloutRules = []struct {
 	{"returned", (*rollout).returnedAsAsked, fleet.RolloutReturn},
 	{"returned", (*rollout).returned, fleet.RolloutFail},
 	{ReasonReturnIncomplete, (*rollout).returnsTooLong, fleet.RolloutFail},
+	{ReasonPauseDeadline, (*rollout).pausedTooLong, fleet.RolloutExpire},
 	{ReasonRolloutDeadline, (*rollout).tooLong, fleet.RolloutExpire},
 	{ReasonProgressDeadline, (*rollout).stuck, fleet.RolloutExpire},
 	{"paused", func(r *rollout) bool { return r.state == fleet.RolloutPaused }, ""},

@@ -57,42 +57,68 @@ func between(v deploymentView) bool {
 	return runs(v)
 }
 
-// tooLong: the whole has taken longer than its operation may, or a pause has.
-func (r *rollout) tooLong() bool {
-	if r.state == fleet.RolloutCanceling || r.Deadline.IsZero() {
+// PauseDeadline is how long a rollout may be paused.
+const PauseDeadline = 72 * time.Hour
+
+// pausedTooLong: nobody resumed it.
+func (r *rollout) pausedTooLong() bool {
+	if r.state != fleet.RolloutPaused {
 		return false
 	}
-	r.look(r.Deadline)
-	return !r.seen.At.Before(r.Deadline)
+	return r.past(r.Since.Add(PauseDeadline))
+}
+
+// tooLong: the whole has taken longer than its operation may, pauses apart.
+func (r *rollout) tooLong() bool {
+	return r.state == fleet.RolloutDeploying && !r.Deadline.IsZero() && r.past(later(r.Deadline, r.There))
+}
+
+func (r *rollout) past(by time.Time) bool {
+	r.look(by)
+	return !r.seen.At.Before(by)
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }
 
 // stuck: for too long no further replica was proven.
 func (r *rollout) stuck() bool { return r.state == fleet.RolloutDeploying && r.late() }
 
-func (r *rollout) returnsTooLong() bool { return r.state == fleet.RolloutCanceling && r.late() }
+// returnsTooLong: it makes no progress, or has taken as long as a whole rollout may.
+func (r *rollout) returnsTooLong() bool {
+	return r.state == fleet.RolloutCanceling && (r.late() || r.past(later(r.Since, r.There).Add(mostReturn)))
+}
 
-// late reports whether the time without progress is over. It counts from the last progress, and from when the nodes of
-// new replicas reconnected: the time without a region does not count, nor does the time while images are
-// prepared, or when only what is left has to end.
+// mostReturn bounds a return whose nodes come and go.
+const mostReturn = 24 * time.Hour
+
+// late reports whether the time without progress is over. It counts from the last progress, from when the nodes of
+// replicas that are not proven reconnected, and from when the region was back. It stops while such a node is not connected,
+// while images are prepared, and while only old replicas have to end.
 func (r *rollout) late() bool {
-	to := r.to()
-	if len(r.proven()) >= r.seen.Target {
+	proven := r.proven()
+	if len(proven) >= r.seen.Target {
+		r.plan.ProgressAt = r.seen.At
 		return false
 	}
-	since := r.plan.ProgressAt
-	for _, x := range to.good {
-		if x.HeardSince.After(since) {
-			since = x.HeardSince
+	since := later(r.plan.ProgressAt, r.There)
+	for _, x := range r.to().good {
+		if slices.Contains(proven, x) {
+			continue
 		}
-		if r.prepares(x) {
+		if !x.Unheard.IsZero() || r.prepares(x) {
 			r.plan.ProgressAt = r.seen.At
 			r.look(r.seen.At.Add(r.Progress / 2))
 			return false
 		}
+		since = later(since, x.HeardSince)
 	}
 	r.plan.Until = since.Add(r.Progress)
-	r.look(r.plan.Until)
-	return !r.seen.At.Before(r.plan.Until)
+	return r.past(r.plan.Until)
 }
 
 // preparesLong is how long a replica is prepared whose image has to be pulled; a process takes less.

@@ -82,8 +82,11 @@ func (r *rollout) carry(rule string) fleet.DeploymentPlan {
 	p.More = p.More || n.plan.More || len(r.plan.Events)+len(p.End) > 0 // what ended may be all that it waited for
 	p.Scarce = p.Scarce || n.plan.Scarce
 	whole.plan, whole.made = p, s.made || n.made
-	if !n.plan.Next.IsZero() {
-		whole.next(n.plan.Next)
+	for _, c := range []*deploymentCase{s, n} {
+		c.waitForReplicas()
+		if !c.plan.Next.IsZero() {
+			whole.next(c.plan.Next)
+		}
 	}
 	if !r.until.IsZero() && r.until.After(r.seen.At) {
 		whole.next(r.until)
@@ -155,6 +158,9 @@ func (r *rollout) finishRolled(c *deploymentCase, op fleet.DeploymentOperation) 
 	}
 	if op.Kind == fleet.OperationReturn {
 		f.State, f.Reason = fleet.OperationSucceeded, "returned"
+		if r.plan.Reason == ReasonReturnIncomplete {
+			f.State, f.Reason = fleet.OperationFailed, ReasonReturnIncomplete
+		}
 		return f, !r.state.Active(), true
 	}
 	switch r.state {

@@ -15,7 +15,7 @@ func rolling(change ...func(*fleet.DeploymentSeen)) fleet.DeploymentSeen {
 	return deployment(append([]func(*fleet.DeploymentSeen){func(s *fleet.DeploymentSeen) {
 		s.Target = 4
 		s.Rollout = &fleet.RolloutSeen{
-			Number: 1, State: fleet.RolloutDeploying, ProgressAt: noon.Add(-time.Minute), Progress: 10 * time.Minute, Deadline: noon.Add(time.Hour), AtStart: 4,
+			Number: 1, State: fleet.RolloutDeploying, Since: noon.Add(-time.Minute), ProgressAt: noon.Add(-time.Minute), Progress: 10 * time.Minute, Deadline: noon.Add(time.Hour), AtStart: 4,
 			To: fleet.RevisionLine{Revision: 2, ProcessVersion: 2, Startup: time.Minute, Stop: 10 * time.Second},
 		}
 	}}, change...)...)
@@ -73,7 +73,14 @@ func TestRolloutSteps(t *testing.T) {
 		"what it leaves ends as that does":      {rolling(run(4, 1), run(2, 2), back), "returning", 0, 0, 2},
 		"it has returned":                       {rolling(run(4, 1), back), "returned", 0, 0, 0},
 		"it does not come back":                 {rolling(run(2, 1), run(2, 2), back, late, func(s *fleet.DeploymentSeen) { s.Rollout.Most = 2 }), decide.ReasonReturnIncomplete, 0, 2, 0},
-		"it is over at last":                    {rolling(run(4, 1), run(2, 2), func(s *fleet.DeploymentSeen) { s.Rollout.Deadline = noon }), decide.ReasonRolloutDeadline, 0, 0, 2},
+		"a node on its way is not heard":        {rolling(run(4, 1), run(2, 2, state(fleet.ReplicaStarting), unheard(time.Second)), late), "rolling_out", 0, 0, 0},
+		"the region was away": {rolling(run(4, 1), run(2, 2, state(fleet.ReplicaStarting)), late, func(s *fleet.DeploymentSeen) {
+			s.Rollout.There = noon.Add(-time.Second)
+		}), "rolling_out", 0, 0, 0},
+		"it is paused for too long": {rolling(run(4, 1), func(s *fleet.DeploymentSeen) {
+			s.Rollout.State, s.Rollout.Since = fleet.RolloutPaused, noon.Add(-decide.PauseDeadline)
+		}), decide.ReasonPauseDeadline, 0, 0, 0},
+		"it is over at last": {rolling(run(4, 1), run(2, 2), func(s *fleet.DeploymentSeen) { s.Rollout.Deadline = noon }), decide.ReasonRolloutDeadline, 0, 0, 2},
 		"it is paused": {rolling(run(3, 1), run(1, 2), late, func(s *fleet.DeploymentSeen) {
 			s.Rollout.State, s.Rollout.Want = fleet.RolloutPaused, 1
 		}), "paused", 0, 0, 0},

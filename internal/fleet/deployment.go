@@ -212,6 +212,8 @@ type OperationTerms struct {
 	// Startup is how long a replica may take until its first success, Check how long after that until it is
 	// healthy, Stop how long to end; each is the longest of all running revisions.
 	Startup, Check, Stop time.Duration
+	// MinHealthy is how long a new replica must be healthy until it counts.
+	MinHealthy time.Duration
 }
 
 // ConditionStatus is whether a condition holds.

@@ -148,6 +148,9 @@ type RolloutSeen struct {
 	Want       int       `json:"want,omitempty"`
 	Most       int       `json:"most,omitempty"`
 	ProgressAt time.Time `json:"progressAt"`
+	// Since is when State last changed; There when the region was back for 30 s, after it was away.
+	Since time.Time `json:"since,omitzero"`
+	There time.Time `json:"there,omitzero"`
 	// Progress is the longest time without progress, Deadline when the whole must end.
 	Progress time.Duration `json:"progress"`
 	Deadline time.Time     `json:"deadline,omitzero"`
@@ -225,8 +228,12 @@ func (s DeploymentSpec) validateStrategy() error {
 		return Errorf(Invalid, "max_surge and max_unavailable are both 0: nothing could be replaced").At("/strategy/max_surge").
 			WithHint("allow one more replica, or one less")
 	}
-	if start := s.Process.Startup; start != nil && t.ProgressDeadline > 0 && t.ProgressDeadline < start.Deadline {
-		return Errorf(Invalid, "a progress_deadline of %g seconds is below the start-up deadline of %g", t.ProgressDeadline, start.Deadline).
+	least := t.MinHealthyTime
+	if s.Process.Startup != nil {
+		least += s.Process.Startup.Deadline
+	}
+	if t.ProgressDeadline > 0 && t.ProgressDeadline < least {
+		return Errorf(Invalid, "a progress_deadline of %g seconds is below the start-up deadline and min_healthy_time, together %g", t.ProgressDeadline, least).
 			At("/strategy/progress_deadline").WithHint("use a longer one, or 0 for the default")
 	}
 	return nil

@@ -63,7 +63,7 @@ func (p *planner) lookUpDeployments(ctx context.Context, keys map[fleet.ObjectKe
 		for name, v := range views {
 			now := p.known[fleet.DeploymentKey(fleet.DeploymentName(name))]
 			if v.UID == now.UID {
-				now.Released.Revision, now.ReleasedGeneration = v.Revision, v.Generation
+				now.Released.Revision, now.ReleasedGeneration = v.Revision, v.Released
 				p.known[fleet.DeploymentKey(fleet.DeploymentName(name))] = now
 			}
 		}

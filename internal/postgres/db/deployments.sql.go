@@ -176,7 +176,8 @@ func (q *Queries) DeploymentsDue(ctx context.Context, arg DeploymentsDueParams) 
 }
 
 const deploymentsOfPool = `-- name: DeploymentsOfPool :many
-SELECT d.name FROM deployments d JOIN deployment_revisions v ON v.deployment = d.name AND v.revision = d.revision
+SELECT DISTINCT d.name FROM deployments d JOIN deployment_revisions v ON v.deployment = d.name
+ AND (v.revision = d.revision OR v.revision = (SELECT o.to_revision FROM rollouts o WHERE o.deployment = d.name AND o.ended_at IS NULL))
 WHERE d.state <> 'TERMINATED' AND v.spec #> '{placement,pools}' ? $1::text ORDER BY d.name
 `
 
@@ -558,7 +559,8 @@ SELECT u.name::text AS name, bool_or(u.written)::boolean AS written FROM (
     SELECT o.name, true AS written FROM objects o WHERE o.kind = 'deployment' AND o.scope = '' AND o.spec #> ARRAY['placement', $1::text] ? $2::text
     UNION ALL SELECT d.name, false FROM deployments d JOIN deployment_revisions v ON v.deployment = d.name
     WHERE v.spec #> ARRAY['placement', $1::text] ? $2::text
-      AND (d.state NOT IN ('DESTROYING', 'TERMINATED') AND v.revision = d.revision OR v.uid = d.next_uid AND v.revision = d.last_revision)) u
+      AND (d.state NOT IN ('DESTROYING', 'TERMINATED') AND (v.revision = d.revision
+           OR v.revision = (SELECT o.to_revision FROM rollouts o WHERE o.deployment = d.name AND o.ended_at IS NULL)) OR v.uid = d.next_uid AND v.revision = d.last_revision)) u
 GROUP BY u.name ORDER BY u.name
 `
 
@@ -833,6 +835,7 @@ func (q *Queries) SeeDeploymentOperations(ctx context.Context, subject string) (
 
 const viewDeployments = `-- name: ViewDeployments :many
 SELECT d.name, d.uid, d.next_uid, d.project, d.state, d.reason, d.message, d.since, d.target, d.last_revision, d.revision, d.process_version, d.began, d.began_version, d.attempts, d.crashes, d.next_attempt, d.conditions, d.awaited, d.wake_at, d.entity_run, d.updated_at, d.seen_at, d.owed, d.last_version, d.from_version, coalesce(v.generation, 0)::bigint AS generation, coalesce(v.definition, ''::bytea)::bytea AS definition, coalesce(v.least, 0)::integer AS least,
+       coalesce((SELECT x.generation FROM deployment_revisions x WHERE x.deployment = d.name AND x.uid = d.uid ORDER BY x.revision DESC LIMIT 1), 0)::bigint AS released_generation,
        c.starting, c.healthy, c.unhealthy, c.terminating, c.unheard, c.older
 FROM deployments d
 LEFT JOIN LATERAL (SELECT x.generation, x.definition, coalesce(x.object, x.definition) AS object, (x.spec #>> '{replicas,min}')::integer AS least FROM deployment_revisions x WHERE x.deployment = d.name AND x.revision = d.revision OFFSET 0) v ON true
@@ -849,16 +852,17 @@ WHERE d.name = ANY($1::text[]) ORDER BY d.name
 `
 
 type ViewDeploymentsRow struct {
-	Deployment  Deployment
-	Generation  int64
-	Definition  []byte
-	Least       int32
-	Starting    int64
-	Healthy     int64
-	Unhealthy   int64
-	Terminating int64
-	Unheard     int64
-	Older       int64
+	Deployment         Deployment
+	Generation         int64
+	Definition         []byte
+	Least              int32
+	ReleasedGeneration int64
+	Starting           int64
+	Healthy            int64
+	Unhealthy          int64
+	Terminating        int64
+	Unheard            int64
+	Older              int64
 }
 
 func (q *Queries) ViewDeployments(ctx context.Context, names []string) ([]ViewDeploymentsRow, error) {
@@ -900,6 +904,7 @@ func (q *Queries) ViewDeployments(ctx context.Context, names []string) ([]ViewDe
 			&i.Generation,
 			&i.Definition,
 			&i.Least,
+			&i.ReleasedGeneration,
 			&i.Starting,
 			&i.Healthy,
 			&i.Unhealthy,

@@ -164,6 +164,8 @@ func (q *Queries) CountRoutable(ctx context.Context, deployment string) (int64, 
 }
 
 const insertRollout = `-- name: InsertRollout :one
+WITH old AS (DELETE FROM rollouts o WHERE o.deployment = $1 AND o.ended_at IS NOT NULL
+             AND o.number <= (SELECT max(x.number) FROM rollouts x WHERE x.deployment = $1) - 99)
 INSERT INTO rollouts (deployment, number, uid, project, from_revision, to_revision, process_version, strategy, state, at_start, progress, deadline_at, created_by)
 SELECT $1, coalesce(max(r.number), 0) + 1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
        now() + make_interval(secs => $11::float8), $12
@@ -186,6 +188,7 @@ type InsertRolloutParams struct {
 	CreatedBy      string
 }
 
+// The newest 100 are kept (F76).
 func (q *Queries) InsertRollout(ctx context.Context, arg InsertRolloutParams) (Rollout, error) {
 	row := q.db.QueryRow(ctx, insertRollout,
 		arg.Deployment,
@@ -236,17 +239,24 @@ func (q *Queries) InsertRollout(ctx context.Context, arg InsertRolloutParams) (R
 }
 
 const joinRollout = `-- name: JoinRollout :exec
-UPDATE rollouts SET to_revision = $1 WHERE deployment = $2 AND ended_at IS NULL
+UPDATE rollouts SET to_revision = $1, strategy = $2, progress = $3, progress_at = now() WHERE deployment = $4 AND ended_at IS NULL
 `
 
 type JoinRolloutParams struct {
 	ToRevision int64
+	Strategy   json.RawMessage
+	Progress   float64
 	Deployment string
 }
 
 // An edit that no replica has to be replaced for joins the rollout.
 func (q *Queries) JoinRollout(ctx context.Context, arg JoinRolloutParams) error {
-	_, err := q.db.Exec(ctx, joinRollout, arg.ToRevision, arg.Deployment)
+	_, err := q.db.Exec(ctx, joinRollout,
+		arg.ToRevision,
+		arg.Strategy,
+		arg.Progress,
+		arg.Deployment,
+	)
 	return err
 }
 
@@ -399,8 +409,31 @@ func (q *Queries) RaiseStable(ctx context.Context, name string) (Deployment, err
 	return i, err
 }
 
+const regionThere = `-- name: RegionThere :one
+SELECT coalesce((SELECT l.since FROM link_there l), now())::timestamptz AS since
+`
+
+// Since when a server of the link was there, and 30 s more.
+func (q *Queries) RegionThere(ctx context.Context) (time.Time, error) {
+	row := q.db.QueryRow(ctx, regionThere)
+	var since time.Time
+	err := row.Scan(&since)
+	return since, err
+}
+
+const scaledRollout = `-- name: ScaledRollout :exec
+UPDATE rollouts SET progress_at = now() WHERE deployment = $1 AND ended_at IS NULL
+`
+
+// A scale gives a rollout its time anew.
+func (q *Queries) ScaledRollout(ctx context.Context, deployment string) error {
+	_, err := q.db.Exec(ctx, scaledRollout, deployment)
+	return err
+}
+
 const turnRollout = `-- name: TurnRollout :exec
 UPDATE rollouts SET state = $1, since = clock_timestamp(), reason = $2, message = $3, progress_at = now(),
+    deadline_at = deadline_at + CASE WHEN state = 'PAUSED' THEN now() - since ELSE interval '0' END,
     ended_at = CASE WHEN $4::boolean THEN NULL ELSE clock_timestamp() END
 WHERE deployment = $5 AND number = $6
 `

@@ -76,6 +76,9 @@ func (c *carrying) prepare(ctx context.Context) (current bool, err error) {
 }
 
 func (c *carrying) carry(ctx context.Context) error {
+	if err := c.renew(ctx); err != nil {
+		return err
+	}
 	if err := c.raise(ctx); err != nil {
 		return err
 	}
@@ -104,6 +107,10 @@ func (c *carrying) place(ctx context.Context) error {
 	case c.plan.Create > 0:
 		if err := c.placeOf(ctx, c.line, c.plan.Create); err != nil || rolled == 0 {
 			return err
+		}
+		if len(c.created) == 0 { // no room for these may be room for the others
+			c.decided = c.plan
+			return c.placeOf(ctx, c.next, rolled)
 		}
 		rollout := *c.plan.Rollout
 		rollout.Create, c.plan.Rollout = 0, &rollout

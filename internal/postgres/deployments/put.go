@@ -123,6 +123,13 @@ func (w *deploymentWork) redeclare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	active, err := w.activeRollout(ctx)
+	if err == nil {
+		err = w.supersede(ctx, active, "the deployment was declared again")
+	}
+	if err != nil {
+		return err
+	}
 	if w.row.Project != string(w.object.Project) { // what became of another project's is not shown
 		if err := w.q.ForgetDeployment(ctx, db.ForgetDeploymentParams{Name: w.row.Name, Project: string(w.object.Project)}); err != nil {
 			return postgres.Failed("forget what was", err)
@@ -307,6 +314,13 @@ func (w *deploymentWork) operationTerms(ctx context.Context, o postgres.NewOpera
 		return out, err
 	}
 	out.Startup, out.Check, out.Stop = t.startup(), t.check(), t.stop()
+	if o.Kind == fleet.OperationConverge {
+		spec, err := specOfRevision(&r)
+		if err != nil {
+			return out, err
+		}
+		out.MinHealthy = spec.Strategy.MinHealthy()
+	}
 	p := db.OlderReplicasParams{Deployment: w.row.Name, ProcessVersion: o.ProcessVersion}
 	if o.Kind == fleet.OperationConverge { // what an earlier revision placed may have to move
 		p.Revision = o.Revision

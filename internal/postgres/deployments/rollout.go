@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -27,17 +29,24 @@ func (w *deploymentWork) lookAtRollout(ctx context.Context, l *looked) (err erro
 		return err
 	}
 	r := l.rollout
+	if r.Uid != w.row.Uid || r.FromRevision != w.row.Revision || r.ProcessVersion == w.row.ProcessVersion { // a server that knows no rollouts released
+		l.rollout = nil
+		return w.supersede(ctx, r, fmt.Sprintf("revision %d was released", w.row.Revision))
+	}
 	if l.next, err = w.readLine(ctx, r.ToRevision, r.ProcessVersion); err != nil {
 		return err
 	}
 	seen := fleet.RolloutSeen{
-		Number: r.Number, State: fleet.RolloutState(r.State), Reason: r.Reason, Want: int(r.Want), Most: int(r.Most), ProgressAt: r.ProgressAt,
+		Number: r.Number, State: fleet.RolloutState(r.State), Since: r.Since, Reason: r.Reason, Want: int(r.Want), Most: int(r.Most), ProgressAt: r.ProgressAt,
 		Progress: postgres.SecondsOf(r.Progress), Deadline: r.DeadlineAt, Short: r.Short, Failure: r.Failure, AtStart: int(r.AtStart),
 		To: fleet.RevisionLine{
 			Revision: r.ToRevision, ProcessVersion: r.ProcessVersion, Terms: l.next.spec.Recovery, Startup: l.next.terms.startup(),
 			Settle: l.next.terms.settle(), Stop: l.next.terms.stop(), Placement: l.next.spec.Placement, Crashes: int(r.Crashes), Owed: int(r.Owed),
 			NextAttempt: timeOf(r.NextAttempt),
 		},
+	}
+	if seen.There, err = w.q.RegionThere(ctx); err != nil {
+		return postgres.Failed("read since when the region is there", err)
 	}
 	if err := json.Unmarshal(r.Strategy, &seen.Strategy); err != nil {
 		return postgres.Failed("read the strategy of a rollout", err)
@@ -47,9 +56,9 @@ func (w *deploymentWork) lookAtRollout(ctx context.Context, l *looked) (err erro
 }
 
 // rolls reports whether a release moves from a stable revision that runs, rather than starting anew.
-func (w *deploymentWork) rolls(spec fleet.DeploymentSpec) bool {
+func (w *deploymentWork) rolls(own, spec fleet.DeploymentSpec) bool {
 	return w.object.UID == w.row.Uid && fleet.DeploymentState(w.row.State) == fleet.DeploymentRunning && w.row.Revision > 0 && w.row.Target > 0 &&
-		spec.State != fleet.StateStopped
+		own.State != fleet.StateStopped && spec.State != fleet.StateStopped
 }
 
 // rollOut starts a rollout of a revision.
@@ -69,7 +78,7 @@ func (w *deploymentWork) rollOut(ctx context.Context, l line) error {
 	r, err := w.q.InsertRollout(ctx, db.InsertRolloutParams{
 		Deployment: w.row.Name, Uid: w.row.Uid, Project: w.row.Project, FromRevision: w.row.Revision, ToRevision: l.revision.Revision, ProcessVersion: l.version,
 		Strategy: strategy, State: string(fleet.RolloutDeploying), AtStart: postgres.WaveNumber(int(routable)),
-		Progress: decide.ProgressDeadline(l.spec.Strategy, l.terms.startup(), l.terms.check()).Seconds(), Seconds: decide.OperationLimit(limit).Seconds(), CreatedBy: w.actor,
+		Progress: l.progress().Seconds(), Seconds: decide.OperationLimit(limit).Seconds(), CreatedBy: w.actor,
 	})
 	if err != nil {
 		return postgres.Failed("start a rollout", err)
@@ -98,6 +107,22 @@ func rolloutLine(r *db.Rollout, to fleet.RolloutState, message, actor string) hi
 	return historyLine{reason: "rollout_" + strings.ToLower(string(to)), message: withReason(fmt.Sprintf("rollout %d to revision %d", r.Number, r.ToRevision), message), actor: actor}
 }
 
+// renew gives the stable revision a process version above that of the one that it comes back from.
+func (c *carrying) renew(ctx context.Context) error {
+	if c.plan.Rollout == nil || !c.plan.Rollout.Anew {
+		return nil
+	}
+	row, err := c.q.RaiseStable(ctx, c.row.Name)
+	if err != nil {
+		return postgres.Failed("raise the process version", err)
+	}
+	if c.of.version == c.line.version {
+		c.of.version = row.ProcessVersion
+	}
+	c.row.ProcessVersion, c.row.LastVersion, c.plan.BeganVersion = row.ProcessVersion, row.LastVersion, row.BeganVersion
+	return nil
+}
+
 // moveRollout writes what becomes of the rollout.
 func (c *carrying) moveRollout(ctx context.Context) error {
 	p := c.plan.Rollout
@@ -120,12 +145,6 @@ func (c *carrying) moveRollout(ctx context.Context) error {
 	})
 	if err != nil {
 		return postgres.Failed("move the rollout", err)
-	}
-	if p.Anew {
-		if c.row, err = c.q.RaiseStable(ctx, c.row.Name); err != nil {
-			return postgres.Failed("raise the process version", err)
-		}
-		c.plan.BeganVersion = c.row.BeganVersion
 	}
 	if state == fleet.RolloutDeployed {
 		return c.adopt(ctx)
@@ -151,8 +170,12 @@ func (w *deploymentWork) rollAgain(ctx context.Context, active *db.Rollout, revi
 	if err != nil {
 		return err
 	}
+	own, err := w.readLine(ctx, w.row.Revision, w.row.ProcessVersion)
+	if err != nil {
+		return err
+	}
 	o.Revision, o.ProcessVersion = revision, l.version
-	p := db.ReleaseDeploymentParams{Name: w.row.Name, Revision: revision, Uid: w.row.Uid, ProcessVersion: l.version, Target: w.row.Target, Rolls: w.rolls(l.spec)}
+	p := db.ReleaseDeploymentParams{Name: w.row.Name, Revision: revision, Uid: w.row.Uid, ProcessVersion: l.version, Target: w.row.Target, Rolls: w.rolls(own.spec, l.spec)}
 	if err := w.q.ReleaseDeployment(ctx, p); err != nil || !p.Rolls {
 		return postgres.Failed("release the revision", err)
 	}
@@ -173,6 +196,13 @@ func (w *deploymentWork) returning(ctx context.Context, r *db.Rollout) (bool, er
 	if r == nil || fleet.RolloutState(r.State) == fleet.RolloutCanceling {
 		return r != nil, nil
 	}
-	asked, err := w.openOf(ctx, fleet.OperationReturn, r.ToRevision)
-	return asked != nil, err
+	rows, err := w.q.SeeDeploymentOperations(ctx, w.subject())
+	return slices.ContainsFunc(rows, func(o db.SeeDeploymentOperationsRow) bool {
+		return o.ProcessVersion == r.ProcessVersion && (fleet.OperationKind(o.Kind) == fleet.OperationReturn || fleet.OperationKind(o.Kind) == fleet.OperationConverge && o.CancelRequested)
+	}), postgres.Failed("read the operations", err)
+}
+
+// progress is the longest time without progress of a rollout.
+func (l line) progress() time.Duration {
+	return decide.ProgressDeadline(l.spec.Strategy, l.terms.startup(), l.terms.check())
 }

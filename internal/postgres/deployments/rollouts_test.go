@@ -202,3 +202,90 @@ func TestRequestsDuringARollout(t *testing.T) {
 		})
 	}
 }
+
+// F61, X1: a start with another content after a stop that no visit has seen yet runs that content.
+func TestReleaseAfterAnUnseenStop(t *testing.T) {
+	t.Parallel()
+	b := setup(t).deployable()
+	b.putDeployment(commanded("one"))
+	b.settles()
+	b.putDeployment(commanded("one"), asking(func(s *fleet.DeploymentSpec) { s.State = fleet.StateStopped }))
+	b.putDeployment(commanded("two"))
+	b.settles()
+	require.Equal(t, map[int64]int{2: 2}, b.versions())
+	require.Equal(t, fleet.DeploymentRunning, b.seen().State)
+}
+
+// F53, X6: where the stable revision has no room for what it lacks, a smaller new one is rolled out nevertheless.
+func TestRolloutWithoutRoomForTheStable(t *testing.T) {
+	t.Parallel()
+	b := setup(t).deployable()
+	b.putDeployment(asking(func(s *fleet.DeploymentSpec) { s.Resources.CPU = 4 }))
+	b.settles()
+	b.tells(nodeB, exited(b.on(nodeB)[0].ID))
+	b.Exec(`UPDATE nodes SET facts = jsonb_set(facts, '{resources,cpu}', '2') WHERE name = $1`, nodeB)
+	b.putDeployment(asking(func(s *fleet.DeploymentSpec) { s.Resources.CPU = 1 }))
+	for range 20 {
+		require.LessOrEqual(t, b.looks(), 20, "it does not look again and again")
+		b.obey(nodeA)
+		b.obey(nodeB)
+	}
+	require.Equal(t, map[int64]int{2: 2}, b.versions())
+	require.Equal(t, []fleet.RolloutState{fleet.RolloutDeployed}, b.ends())
+}
+
+// looks counts the visits until there is no more to be looked at at once.
+func (b *bench) looks() (n int) {
+	b.T.Helper()
+	for more := true; more && n <= 20; n++ {
+		more = b.visitDeployment(run1).More
+	}
+	return n
+}
+
+// F54: what is created in the visit that turns a rollout round comes after what was rolled out.
+func TestReturnRaisesTheVersion(t *testing.T) {
+	t.Parallel()
+	b := setup(t).deployable().running("two")
+	b.visits()
+	for _, r := range b.replicas() {
+		if r.ProcessVersion == 1 {
+			b.tells(r.Node, exited(r.ID))
+			break
+		}
+	}
+	_, err := b.turnRollout(fleet.RolloutCancel, 0)
+	require.NoError(t, err)
+	b.settles()
+	require.Equal(t, map[int64]int{1: 1, 3: 1}, b.versions())
+}
+
+// F75, X20: a server that knows no rollouts releases, or ends a declaration, over one that is under way: its word holds.
+func TestOlderServerReleasesOverARollout(t *testing.T) {
+	t.Parallel()
+	b := setup(t).deployable().running("two")
+	b.visits()
+	b.Exec(`INSERT INTO deployment_revisions (deployment, revision, uid, project, generation, process_version, spec, terms, definition, created_by)
+		SELECT deployment, 3, uid, project, generation, 2, spec, terms, definition, 'old' FROM deployment_revisions WHERE revision = 1`)
+	b.Exec(`UPDATE deployments SET revision = 3, last_revision = 3, process_version = 2`)
+	b.settles()
+	require.Equal(t, []fleet.RolloutState{fleet.RolloutSuperseded}, b.ends())
+	require.EqualValues(t, 3, b.seen().Revision)
+	require.Len(t, b.replicas(), 2)
+}
+
+// F62, S28: the bounds of a scale are those of the revision that is rolled out.
+func TestScaleWithinTheNewBounds(t *testing.T) {
+	t.Parallel()
+	b := setup(t).deployable()
+	b.putDeployment(commanded("one"))
+	b.settles()
+	b.putDeployment(commanded("two"), asking(func(s *fleet.DeploymentSpec) { s.Replicas.Min, s.Replicas.Max = 2, 6 }))
+	b.visits()
+	_, err := b.turnDeployment(fleet.OperationScale, to(1))
+	require.Equal(t, fleet.Invalid, fleet.KindOf(err))
+	_, err = b.turnDeployment(fleet.OperationScale, to(6))
+	require.NoError(t, err)
+	b.settles()
+	require.Equal(t, map[int64]int{2: 6}, b.versions())
+}

@@ -110,14 +110,21 @@ func (w *deploymentWork) scale(ctx context.Context, t DeploymentTurn, o *postgre
 	if t.Replicas == nil {
 		return fleet.Errorf(fleet.Invalid, "replicas is required").At("/replicas")
 	}
-	r, err := w.q.GetDeploymentRevision(ctx, db.GetDeploymentRevisionParams{Deployment: w.row.Name, Revision: w.row.Revision})
-	if err != nil {
-		return postgres.Failed("read the revision", err)
-	}
-	spec, err := specOfRevision(&r)
+	active, err := w.activeRollout(ctx)
 	if err != nil {
 		return err
 	}
+	revision := w.row.Revision
+	if returns, err := w.returning(ctx, active); err != nil {
+		return err
+	} else if active != nil && !returns {
+		revision = active.ToRevision
+	}
+	l, err := w.readLine(ctx, revision, 0)
+	if err != nil {
+		return err
+	}
+	spec := l.spec
 	if spec.State == fleet.StateStopped {
 		return fleet.Errorf(fleet.IllegalState, "deployment %s is stopped, so it cannot be scaled", w.row.Name).
 			WithHint(`start it first, with a PUT with "state": "started"; that restores its target`)
@@ -130,6 +137,9 @@ func (w *deploymentWork) scale(ctx context.Context, t DeploymentTurn, o *postgre
 	o.Target = n
 	if err := w.q.ScaleDeployment(ctx, db.ScaleDeploymentParams{Target: postgres.WaveNumber(n), Name: w.row.Name}); err != nil {
 		return postgres.Failed("set the target", err)
+	}
+	if err := w.q.ScaledRollout(ctx, w.row.Name); err != nil {
+		return postgres.Failed("let the rollout follow", err)
 	}
 	line := historyLine{reason: "scaled", message: withReason(fmt.Sprintf("from %d to %d replicas", w.row.Target, n), t.Reason), actor: t.Actor}
 	now := w.row

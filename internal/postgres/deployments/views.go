@@ -25,8 +25,9 @@ type DeploymentView struct {
 	Revision, Deploying int64
 	Rollout             *Rollout
 	ProcessVersion      int64
-	// Generation and Definition are those of Revision.
+	// Generation and Definition are those of Revision, Released is the generation that was released last.
 	Generation int64
+	Released   int64
 	Definition fleet.Hash
 	Redeclared bool
 	Attempts   int
@@ -71,7 +72,7 @@ func deploymentViewOf(r db.ViewDeploymentsRow) (DeploymentView, error) {
 	v := DeploymentView{
 		Name: fleet.DeploymentName(d.Name), UID: d.Uid, Project: fleet.ProjectName(d.Project), State: fleet.DeploymentState(d.State),
 		Reason: d.Reason, Message: d.Message, Since: d.Since, Target: int(d.Target), Min: int(r.Least), Revision: d.Revision, ProcessVersion: d.ProcessVersion,
-		Generation: r.Generation, Redeclared: d.NextUid != nil, Attempts: int(d.Attempts), Crashes: int(d.Crashes),
+		Generation: r.Generation, Released: r.ReleasedGeneration, Redeclared: d.NextUid != nil, Attempts: int(d.Attempts), Crashes: int(d.Crashes),
 		NextAttempt: timeOf(d.NextAttempt), Awaited: d.Awaited, Until: timeOf(d.WakeAt), EntityRun: d.EntityRun, Updated: d.UpdatedAt,
 		Counts: ReplicaCounts{
 			Starting: int(r.Starting), Healthy: int(r.Healthy), Unhealthy: int(r.Unhealthy), Terminating: int(r.Terminating), Unheard: int(r.Unheard),

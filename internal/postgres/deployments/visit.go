@@ -195,12 +195,21 @@ func (w *deploymentWork) replicas(ctx context.Context, l *looked) ([]fleet.Repli
 	return out, postgres.Failed("read the replicas", err)
 }
 
+// fromVersion is the lowest process version of what need not be replaced. A server that knows no rollouts raises only the
+// version itself by a restart.
+func (w *deploymentWork) fromVersion() int64 {
+	if w.row.ProcessVersion > w.row.LastVersion {
+		return w.row.ProcessVersion
+	}
+	return w.row.FromVersion
+}
+
 // replicaSeen is a replica with the process version of the revision that it is as good as one of: of the same definition, and
 // not from before a restart.
 func (w *deploymentWork) replicaSeen(r db.SeeReplicasRow, l *looked) fleet.ReplicaSeen {
 	out := replicaSeen(r)
 	for _, x := range []line{l.line, l.next} {
-		if x.revision != nil && r.ProcessVersion >= w.row.FromVersion && bytes.Equal(r.Object, objectOf(x.revision)) {
+		if x.revision != nil && r.ProcessVersion >= w.fromVersion() && bytes.Equal(r.Object, objectOf(x.revision)) {
 			out.ProcessVersion = x.version
 			break
 		}

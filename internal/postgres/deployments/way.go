@@ -3,6 +3,7 @@ package deployments
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -39,6 +40,9 @@ func (w *deploymentWork) way(ctx context.Context, p DeploymentPut, last *db.Depl
 		return how, err
 	}
 	if same, err := w.stays(ctx, &how, own, body); err != nil || same {
+		if how.active != nil { // what is created from now on comes after what was rolled out
+			how.version = w.nextVersion()
+		}
 		return how, err
 	}
 	returns, err := w.returning(ctx, how.active)
@@ -54,7 +58,7 @@ func (w *deploymentWork) way(ctx context.Context, p DeploymentPut, last *db.Depl
 			return how, err
 		}
 	}
-	how.rolls = w.rolls(p.Spec)
+	how.rolls = w.rolls(own.spec, p.Spec)
 	return how, nil
 }
 
@@ -92,7 +96,7 @@ func (w *deploymentWork) take(ctx context.Context, how way, r db.InsertDeploymen
 		}
 	}
 	if how.joins {
-		return postgres.Failed("join the rollout", w.q.JoinRollout(ctx, db.JoinRolloutParams{Deployment: w.row.Name, ToRevision: r.Revision}))
+		return w.join(ctx, r.Revision)
 	}
 	if err := w.supersede(ctx, how.active, fmt.Sprintf("revision %d was released", r.Revision)); err != nil || !how.rolls {
 		return err
@@ -102,4 +106,19 @@ func (w *deploymentWork) take(ctx context.Context, how way, r db.InsertDeploymen
 		return err
 	}
 	return w.rollOut(ctx, l)
+}
+
+// join has the rollout under way bring a revision of the same object, by its strategy.
+func (w *deploymentWork) join(ctx context.Context, revision int64) error {
+	l, err := w.readLine(ctx, revision, 0)
+	if err != nil {
+		return err
+	}
+	strategy, err := json.Marshal(l.spec.Strategy)
+	if err != nil {
+		return postgres.Failed("write a strategy", err)
+	}
+	return postgres.Failed("join the rollout", w.q.JoinRollout(ctx, db.JoinRolloutParams{
+		Deployment: w.row.Name, ToRevision: revision, Strategy: strategy, Progress: l.progress().Seconds(),
+	}))
 }

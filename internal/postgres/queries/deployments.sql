@@ -119,7 +119,8 @@ WHERE v.deployment = @deployment AND (@before::bigint = 0 OR v.revision < @befor
 ORDER BY v.revision DESC LIMIT @max_rows;
 
 -- name: DeploymentsOfPool :many
-SELECT d.name FROM deployments d JOIN deployment_revisions v ON v.deployment = d.name AND v.revision = d.revision
+SELECT DISTINCT d.name FROM deployments d JOIN deployment_revisions v ON v.deployment = d.name
+ AND (v.revision = d.revision OR v.revision = (SELECT o.to_revision FROM rollouts o WHERE o.deployment = d.name AND o.ended_at IS NULL))
 WHERE d.state <> 'TERMINATED' AND v.spec #> '{placement,pools}' ? @pool::text ORDER BY d.name;
 
 -- Whose placement names a pool or a site (list: pools or sites): written are those whose declaration does; the
@@ -129,7 +130,8 @@ SELECT u.name::text AS name, bool_or(u.written)::boolean AS written FROM (
     SELECT o.name, true AS written FROM objects o WHERE o.kind = 'deployment' AND o.scope = '' AND o.spec #> ARRAY['placement', @list::text] ? @name::text
     UNION ALL SELECT d.name, false FROM deployments d JOIN deployment_revisions v ON v.deployment = d.name
     WHERE v.spec #> ARRAY['placement', @list::text] ? @name::text
-      AND (d.state NOT IN ('DESTROYING', 'TERMINATED') AND v.revision = d.revision OR v.uid = d.next_uid AND v.revision = d.last_revision)) u
+      AND (d.state NOT IN ('DESTROYING', 'TERMINATED') AND (v.revision = d.revision
+           OR v.revision = (SELECT o.to_revision FROM rollouts o WHERE o.deployment = d.name AND o.ended_at IS NULL)) OR v.uid = d.next_uid AND v.revision = d.last_revision)) u
 GROUP BY u.name ORDER BY u.name;
 
 -- Replicas on nodes that are there.
@@ -143,6 +145,7 @@ WHERE name = @name;
 
 -- name: ViewDeployments :many
 SELECT sqlc.embed(d), coalesce(v.generation, 0)::bigint AS generation, coalesce(v.definition, ''::bytea)::bytea AS definition, coalesce(v.least, 0)::integer AS least,
+       coalesce((SELECT x.generation FROM deployment_revisions x WHERE x.deployment = d.name AND x.uid = d.uid ORDER BY x.revision DESC LIMIT 1), 0)::bigint AS released_generation,
        c.starting, c.healthy, c.unhealthy, c.terminating, c.unheard, c.older
 FROM deployments d
 LEFT JOIN LATERAL (SELECT x.generation, x.definition, coalesce(x.object, x.definition) AS object, (x.spec #>> '{replicas,min}')::integer AS least FROM deployment_revisions x WHERE x.deployment = d.name AND x.revision = d.revision OFFSET 0) v ON true

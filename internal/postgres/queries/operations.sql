@@ -94,6 +94,8 @@ LEFT JOIN deployments d ON d.name = o.name AND o.kind IN ('converge', 'scale', '
 WHERE o.state = 'running' AND o.deadline_at < now() - make_interval(secs => CASE WHEN d.name IS NULL THEN 0 ELSE @entity_seconds::float8 END)
   AND NOT (o.kind = 'drain' AND (SELECT l.since + make_interval(secs => @entity_seconds::float8) > now() FROM link_there l)
            AND EXISTS (SELECT 1 FROM link_servers l WHERE l.seen_at > now() - make_interval(secs => l.silence_seconds)))
+  AND NOT (o.kind IN ('converge', 'return') AND EXISTS (SELECT 1 FROM rollouts r WHERE r.deployment = o.name AND r.ended_at IS NULL
+                                                        AND r.process_version = o.process_version)) -- they end with it
 ORDER BY o.deadline_at LIMIT @max_rows;
 
 -- name: NotifyOperation :exec

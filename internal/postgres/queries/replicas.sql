@@ -189,10 +189,12 @@ WHERE r.deployment = @deployment AND r.failed_at > now() - make_interval(secs =>
 -- How many replicas of each pool's deployments nodes have.
 -- name: PoolTaken :many
 SELECT r.node, p.name::text AS pool, count(*) AS replicas
-FROM (SELECT d.name, v.spec FROM deployments d
-      JOIN deployment_revisions v ON v.deployment = d.name AND v.revision = d.revision WHERE d.state <> 'TERMINATED') s
+FROM (SELECT d.name, v.revision, v.spec, v.revision = d.revision AS own FROM deployments d
+      JOIN deployment_revisions v ON v.deployment = d.name WHERE d.state <> 'TERMINATED'
+       AND (v.revision = d.revision OR v.revision = (SELECT o.to_revision FROM rollouts o WHERE o.deployment = d.name AND o.ended_at IS NULL))) s
 CROSS JOIN LATERAL jsonb_array_elements_text(coalesce(s.spec #> '{placement,pools}', '[]'::jsonb)) AS p(name)
 JOIN replicas r ON r.deployment = s.name AND r.ended_at IS NULL
+     AND s.own = (coalesce(r.terms_revision, r.revision) <> coalesce((SELECT o.to_revision FROM rollouts o WHERE o.deployment = s.name AND o.ended_at IS NULL), 0))
 WHERE p.name = ANY(@pools::text[]) GROUP BY r.node, p.name;
 
 -- name: PoolSpecs :many

@@ -1,7 +1,10 @@
 -- name: ActiveRollout :one
 SELECT * FROM rollouts WHERE deployment = @deployment AND ended_at IS NULL;
 
+-- The newest 100 are kept (F76).
 -- name: InsertRollout :one
+WITH old AS (DELETE FROM rollouts o WHERE o.deployment = @deployment AND o.ended_at IS NOT NULL
+             AND o.number <= (SELECT max(x.number) FROM rollouts x WHERE x.deployment = @deployment) - 99)
 INSERT INTO rollouts (deployment, number, uid, project, from_revision, to_revision, process_version, strategy, state, at_start, progress, deadline_at, created_by)
 SELECT @deployment, coalesce(max(r.number), 0) + 1, @uid, @project, @from_revision, @to_revision, @process_version, @strategy, @state, @at_start, @progress,
        now() + make_interval(secs => @seconds::float8), @created_by
@@ -16,10 +19,11 @@ WHERE deployment = @deployment AND number = @number;
 
 -- An edit that no replica has to be replaced for joins the rollout.
 -- name: JoinRollout :exec
-UPDATE rollouts SET to_revision = @to_revision WHERE deployment = @deployment AND ended_at IS NULL;
+UPDATE rollouts SET to_revision = @to_revision, strategy = @strategy, progress = @progress, progress_at = now() WHERE deployment = @deployment AND ended_at IS NULL;
 
 -- name: TurnRollout :exec
 UPDATE rollouts SET state = @state, since = clock_timestamp(), reason = @reason, message = @message, progress_at = now(),
+    deadline_at = deadline_at + CASE WHEN state = 'PAUSED' THEN now() - since ELSE interval '0' END,
     ended_at = CASE WHEN @active::boolean THEN NULL ELSE clock_timestamp() END
 WHERE deployment = @deployment AND number = @number;
 
@@ -46,3 +50,11 @@ WHERE r.deployment = @deployment AND r.ended_at IS NULL AND r.state = 'HEALTHY';
 -- name: ActiveRollouts :many
 SELECT * FROM rollouts WHERE deployment = ANY(@names::text[]) AND ended_at IS NULL;
 
+
+-- Since when a server of the link was there, and 30 s more.
+-- name: RegionThere :one
+SELECT coalesce((SELECT l.since FROM link_there l), now())::timestamptz AS since;
+
+-- A scale gives a rollout its time anew.
+-- name: ScaledRollout :exec
+UPDATE rollouts SET progress_at = now() WHERE deployment = @deployment AND ended_at IS NULL;
