@@ -60,7 +60,7 @@ func between(v deploymentView) bool {
 // PauseDeadline is how long a rollout may be paused.
 const PauseDeadline = 72 * time.Hour
 
-// pausedTooLong: nobody resumed it.
+// pausedTooLong: it was not resumed within PauseDeadline.
 func (r *rollout) pausedTooLong() bool {
 	if r.state != fleet.RolloutPaused {
 		return false

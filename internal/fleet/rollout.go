@@ -148,7 +148,7 @@ type RolloutSeen struct {
 	Want       int       `json:"want,omitempty"`
 	Most       int       `json:"most,omitempty"`
 	ProgressAt time.Time `json:"progressAt"`
-	// Since is when State last changed; There when the region was back for 30 s, after it was away.
+	// Since is when State last changed. There is 30 s after the region last became available.
 	Since time.Time `json:"since,omitzero"`
 	There time.Time `json:"there,omitzero"`
 	// Progress is the longest time without progress, Deadline when the whole must end.
