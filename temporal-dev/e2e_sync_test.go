@@ -221,8 +221,10 @@ func (d *service) rowsChanged(t *testing.T) {
 // guardian starts one as an agent does, under a replica's id.
 func (s *stack) guardian(t *testing.T, node string, id fleet.ReplicaID) int {
 	t.Helper()
+	program, err := os.Executable()
+	require.NoError(t, err)
 	runtime := &guardian.Runtime{
-		Root: filepath.Join(s.data, "nodes", node, "replicas", "run"), Executable: os.Args[0], LifetimePID: os.Getpid(), Unleased: true,
+		Root: filepath.Join(s.data, "nodes", node, "replicas", "run"), Executable: program, LifetimePID: os.Getpid(), Unleased: true,
 	}
 	st, err := runtime.Start(t.Context(), guardian.Spec{
 		Instance: fleet.InstanceName(id), Once: true, Dir: s.data, Run: fleet.Run{Command: []string{"sleep", "1000"}, StartSeconds: 0.001},
