@@ -229,6 +229,7 @@ func TestDeploymentContract(t *testing.T) {
 		require.Contains(t, refused.stderr, "holdfast rollout history web")
 		require.Equal(t, exitNotFound, s.run("rollout", word, "ghost").code)
 	}
+	require.Equal(t, exitUsage, s.run("rollout", "cancel", "web", "--rollout", "-1").code)
 	require.Equal(t, exitNotFound, s.run("rollout", "history", "ghost").code)
 	for of, says := range map[string]string{"{max_surge: many}": `"25%"`, "{max_surge: 0}": "/strategy/max_surge", "{when_full: never}": "old_first"} {
 		bad := s.run("apply", "-f", write(t, "bad.yaml", "kind: Deployment\nname: bad\nspec: {command: [x], strategy: "+of+"}"))

@@ -19,6 +19,9 @@ func turnsRollout(on fleet.RolloutEvent) mounter {
 		if err := declare.CheckTexts(nil, in.Reason); err != nil {
 			return postgres.Started{}, err
 		}
+		if in.Rollout < 0 {
+			return postgres.Started{}, fleet.Errorf(fleet.Invalid, "invalid rollout number %d: use 1 or more, or 0 for the current rollout", in.Rollout).At("/rollout")
+		}
 		if _, err := s.visible(ctx, w.Key); err != nil {
 			return postgres.Started{}, err
 		}

@@ -44,8 +44,11 @@ func (w *deploymentWork) changes(ctx context.Context, p DeploymentPut) ([]fleet.
 	return p.Compare(&r, p.Deploy)
 }
 
-// sameObject reports whether replicas of the last release need no new process for a definition.
-func (w *deploymentWork) sameObject(ctx context.Context, last *db.DeploymentRevision, definition []byte) (bool, error) {
+// sameObject reports whether replicas of a revision need no new process for a definition; nil has none.
+func (w *deploymentWork) sameObject(ctx context.Context, last *db.DeploymentRevision, hash fleet.Hash, definition []byte) (bool, error) {
+	if last == nil || postgres.HashText(last.Definition) == hash {
+		return last != nil, nil
+	}
 	was, err := readSmall(ctx, w.q, postgres.HashText(last.Definition))
 	if err != nil {
 		return false, err

@@ -250,7 +250,7 @@ func (w *deploymentWork) released(ctx context.Context, p DeploymentPut, r db.Ins
 	}
 	target = min(max(target, bounds.Min), bounds.Max)
 	err := w.q.ReleaseDeployment(ctx, db.ReleaseDeploymentParams{
-		Name: w.row.Name, Revision: r.Revision, Uid: r.Uid, ProcessVersion: r.ProcessVersion, Target: postgres.WaveNumber(target), Rolls: how.beside(),
+		Name: w.row.Name, Revision: r.Revision, Uid: r.Uid, ProcessVersion: r.ProcessVersion, Target: postgres.WaveNumber(target), Rolls: how.Beside(),
 	})
 	if err != nil {
 		return nil, postgres.Failed("release the revision", err)
@@ -258,7 +258,7 @@ func (w *deploymentWork) released(ctx context.Context, p DeploymentPut, r db.Ins
 	line := historyLine{reason: "released", message: releaseMessage(r.Revision, p.Reason), actor: p.Actor}
 	if now := w.row; now.Uid == r.Uid {
 		now.Target = postgres.WaveNumber(target)
-		if !how.beside() {
+		if !how.Beside() {
 			now.Revision, now.ProcessVersion = r.Revision, r.ProcessVersion
 		}
 		err = w.turned(ctx, now, line)

@@ -55,12 +55,6 @@ func (w *deploymentWork) lookAtRollout(ctx context.Context, l *looked) (err erro
 	return nil
 }
 
-// rolls reports whether a release moves from a stable revision that runs, rather than starting anew.
-func (w *deploymentWork) rolls(own, spec fleet.DeploymentSpec) bool {
-	return w.object.UID == w.row.Uid && fleet.DeploymentState(w.row.State) == fleet.DeploymentRunning && w.row.Revision > 0 && w.row.Target > 0 &&
-		own.State != fleet.StateStopped && spec.State != fleet.StateStopped
-}
-
 // rollOut starts a rollout of a revision.
 func (w *deploymentWork) rollOut(ctx context.Context, l line) error {
 	strategy, err := json.Marshal(l.spec.Strategy)
@@ -175,7 +169,11 @@ func (w *deploymentWork) rollAgain(ctx context.Context, active *db.Rollout, revi
 		return err
 	}
 	o.Revision, o.ProcessVersion = revision, l.version
-	p := db.ReleaseDeploymentParams{Name: w.row.Name, Revision: revision, Uid: w.row.Uid, ProcessVersion: l.version, Target: w.row.Target, Rolls: w.rolls(own.spec, l.spec)}
+	seen := w.releaseSeen(l.spec)
+	seen.WasStopped = own.spec.State == fleet.StateStopped
+	p := db.ReleaseDeploymentParams{
+		Name: w.row.Name, Revision: revision, Uid: w.row.Uid, ProcessVersion: l.version, Target: w.row.Target, Rolls: decide.Release(seen).Beside(),
+	}
 	if err := w.q.ReleaseDeployment(ctx, p); err != nil || !p.Rolls {
 		return postgres.Failed("release the revision", err)
 	}

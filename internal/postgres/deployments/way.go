@@ -6,79 +6,90 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
 
-// way is how a release reaches what runs. It rolls out from the stable revision, joins the rollout of the same content that is
-// under way, or is the deployment's own revision at once: if nothing of a running replica needs a new process, or nothing
-// runs that could be returned to.
+// way is how a release reaches what runs, with what that needs.
 type way struct {
-	rolls, joins bool
-	version      int64
-	object       []byte
-	of           *db.DeploymentRevision // whose replicas stay, nil for none
-	active       *db.Rollout            // that it joins, or supersedes
+	decide.ReleaseWay
+	version int64
+	object  []byte
+	of      *db.DeploymentRevision // whose replicas stay, nil for none
+	active  *db.Rollout            // that it joins, or supersedes
 }
 
+// way looks at what runs, and has the way decided.
 func (w *deploymentWork) way(ctx context.Context, p DeploymentPut, last *db.DeploymentRevision, body []byte) (way, error) {
 	how := way{version: w.nextVersion(), object: postgres.HashBytes(p.Definition.Hash)}
-	if w.object.UID != w.row.Uid { // it waits for the end of the one before
-		if last != nil {
-			_, err := w.stays(ctx, &how, line{revision: last, version: last.ProcessVersion}, body)
-			return how, err
-		}
-		return how, nil
-	}
-	var err error
-	if how.active, err = w.activeRollout(ctx); err != nil || w.row.Revision == 0 {
-		return how, err
-	}
-	own, err := w.readLine(ctx, w.row.Revision, w.row.ProcessVersion)
+	seen := w.releaseSeen(p.Spec)
+	own, err := w.before(ctx, last)
 	if err != nil {
 		return how, err
 	}
-	if same, err := w.stays(ctx, &how, own, body); err != nil || same {
-		if how.active != nil { // what is created from now on comes after what was rolled out
+	var next line
+	if !seen.Waits {
+		if how.active, err = w.activeRollout(ctx); err != nil {
+			return how, err
+		}
+		seen.Rolling = how.active != nil
+		if seen.Returning, err = w.returning(ctx, how.active); err != nil {
+			return how, err
+		}
+	}
+	if seen.Rolling {
+		if next, err = w.readLine(ctx, how.active.ToRevision, how.active.ProcessVersion); err != nil {
+			return how, err
+		}
+	}
+	if seen.SameAsOwn, err = w.sameObject(ctx, own.revision, p.Definition.Hash, body); err != nil {
+		return how, err
+	}
+	if seen.SameAsNext, err = w.sameObject(ctx, next.revision, p.Definition.Hash, body); err != nil {
+		return how, err
+	}
+	seen.WasStopped = own.spec.State == fleet.StateStopped
+	how.ReleaseWay = decide.Release(seen)
+	switch how.ReleaseWay {
+	case decide.ReleaseKeeps:
+		how.keep(own)
+		if seen.Rolling { // what is created from now on comes after what was rolled out
 			how.version = w.nextVersion()
 		}
-		return how, err
+	case decide.ReleaseJoins:
+		how.keep(next)
+	case decide.ReleaseRollsOut, decide.ReleaseAtOnce:
 	}
-	returns, err := w.returning(ctx, how.active)
-	if err != nil {
-		return how, err
-	}
-	if a := how.active; a != nil && !returns && p.Spec.State != fleet.StateStopped {
-		to, err := w.readLine(ctx, a.ToRevision, a.ProcessVersion)
-		if err != nil {
-			return how, err
-		}
-		if how.joins, err = w.stays(ctx, &how, to, body); err != nil || how.joins {
-			return how, err
-		}
-	}
-	how.rolls = w.rolls(own.spec, p.Spec)
 	return how, nil
+}
+
+// keep has replicas of a revision stay.
+func (h *way) keep(l line) { h.version, h.object, h.of = l.version, objectOf(l.revision), l.revision }
+
+// releaseSeen is what a release of a spec finds, without what runs.
+func (w *deploymentWork) releaseSeen(spec fleet.DeploymentSpec) decide.ReleaseSeen {
+	return decide.ReleaseSeen{
+		Waits: w.object.UID != w.row.Uid, State: fleet.DeploymentState(w.row.State), Target: int(w.row.Target), Released: w.row.Revision > 0,
+		Stopped: spec.State == fleet.StateStopped,
+	}
+}
+
+// before is the revision that a release comes after: the deployment's own, or the last one of a declaration that waits. It is
+// empty if nothing was released.
+func (w *deploymentWork) before(ctx context.Context, last *db.DeploymentRevision) (line, error) {
+	switch {
+	case w.object.UID != w.row.Uid && last != nil:
+		return line{revision: last, version: last.ProcessVersion}, nil
+	case w.object.UID != w.row.Uid || w.row.Revision == 0:
+		return line{}, nil
+	}
+	return w.readLine(ctx, w.row.Revision, w.row.ProcessVersion)
 }
 
 // nextVersion lies above every process version that was given, also by servers of the build before.
 func (w *deploymentWork) nextVersion() int64 { return max(w.row.LastVersion, w.row.ProcessVersion) + 1 }
-
-// beside reports whether the deployment's own revision stays, beside the one that is rolled out.
-func (h way) beside() bool { return h.rolls || h.joins }
-
-// stays reports whether replicas of a revision need no new process for a definition: they stay then.
-func (w *deploymentWork) stays(ctx context.Context, how *way, l line, body []byte) (bool, error) {
-	same, err := bytes.Equal(l.revision.Definition, how.object), error(nil)
-	if !same {
-		same, err = w.sameObject(ctx, l.revision, body)
-	}
-	if same {
-		how.version, how.object, how.of = l.version, objectOf(l.revision), l.revision
-	}
-	return same, err
-}
 
 // objectOf is what replicas of a revision run.
 func objectOf(r *db.DeploymentRevision) []byte {
@@ -95,10 +106,10 @@ func (w *deploymentWork) take(ctx context.Context, how way, r db.InsertDeploymen
 			return err
 		}
 	}
-	if how.joins {
+	if how.ReleaseWay == decide.ReleaseJoins {
 		return w.join(ctx, r.Revision)
 	}
-	if err := w.supersede(ctx, how.active, fmt.Sprintf("revision %d was released", r.Revision)); err != nil || !how.rolls {
+	if err := w.supersede(ctx, how.active, fmt.Sprintf("revision %d was released", r.Revision)); err != nil || how.ReleaseWay != decide.ReleaseRollsOut {
 		return err
 	}
 	l, err := w.readLine(ctx, r.Revision, how.version)

@@ -1,0 +1,54 @@
+package decide
+
+import "github.com/holdfast-io/holdfast/internal/fleet"
+
+// ReleaseSeen is what a release of a deployment finds.
+type ReleaseSeen struct {
+	// Waits is set if another declaration of the name has to end first.
+	Waits  bool
+	State  fleet.DeploymentState
+	Target int
+	// Released is set if something was released before. WasStopped and Stopped say whether that, and what is released
+	// now, is declared stopped.
+	Released, WasStopped, Stopped bool
+	// Rolling is set during a rollout, Returning if it returns or has been asked to.
+	Rolling, Returning bool
+	// SameAsOwn and SameAsNext say whether replicas of the deployment's own revision, and of the one that is rolled out,
+	// need no new process.
+	SameAsOwn, SameAsNext bool
+}
+
+// ReleaseWay is how a release reaches what runs.
+type ReleaseWay string
+
+// It keeps what runs, joins the rollout of the same content, starts a rollout beside the stable revision, or is the
+// deployment's own revision at once, because nothing runs to which it could return.
+const (
+	ReleaseKeeps    ReleaseWay = "keeps"
+	ReleaseJoins    ReleaseWay = "joins"
+	ReleaseRollsOut ReleaseWay = "rolls_out"
+	ReleaseAtOnce   ReleaseWay = "at_once"
+)
+
+// Beside reports whether the deployment's own revision stays.
+func (w ReleaseWay) Beside() bool { return w == ReleaseJoins || w == ReleaseRollsOut }
+
+// Release decides how a release reaches what runs, by the first rule that matches.
+func Release(seen ReleaseSeen) ReleaseWay {
+	for _, r := range releaseRules {
+		if r.when(seen) {
+			return r.way
+		}
+	}
+	return ReleaseAtOnce
+}
+
+var releaseRules = []struct {
+	way  ReleaseWay
+	when func(ReleaseSeen) bool
+}{
+	{ReleaseKeeps, func(s ReleaseSeen) bool { return s.SameAsOwn }},
+	{ReleaseAtOnce, func(s ReleaseSeen) bool { return s.Waits || !s.Released || s.Stopped || s.WasStopped }},
+	{ReleaseJoins, func(s ReleaseSeen) bool { return s.Rolling && !s.Returning && s.SameAsNext }},
+	{ReleaseRollsOut, func(s ReleaseSeen) bool { return s.State == fleet.DeploymentRunning && s.Target > 0 }},
+}
