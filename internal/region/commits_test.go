@@ -3,6 +3,7 @@ package region
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,11 +27,12 @@ func TestServersHearOfCommits(t *testing.T) {
 	defer func() { cancel(); all.Wait() }()
 	tells, hears := postgres.NewCommits(one.store.Store, "one"), postgres.NewCommits(two.store.Store, "two")
 	one.store.OnCommit(func([]string) { tells.Note() })
-	reader, listens, heard := watch.NewReader(two.store, time.Hour), make(chan struct{}, 1), 0
+	reader, listens := watch.NewReader(two.store, time.Hour), make(chan struct{})
+	var heard atomic.Int32
 	all.Go(func() { _ = tells.Tell(ctx) })
 	all.Go(func() { // it ends with the test
 		_ = hears.Listen(ctx, func() {
-			if heard++; heard == 1 {
+			if heard.Add(1) == 1 {
 				close(listens)
 			}
 			reader.Wake()
@@ -61,15 +63,21 @@ func TestServersHearOfCommits(t *testing.T) {
 	for i := range 5 {
 		m.declare("eu", poolKey(i), string(fleet.DefaultProject), nil, fleet.PoolSpec{})
 	}
+	again, late := time.NewTicker(10*time.Millisecond), time.After(30*time.Second)
+	defer again.Stop()
 	for seen := map[string]bool{}; len(seen) < 5; {
 		select {
 		case name := <-names:
 			seen[name] = true
-		case <-time.After(30 * time.Second):
+		case <-again.C:
+			if heard.Load() > 1 { // it was told: transactions of other databases of the cluster may have held the feed back then
+				reader.Wake()
+			}
+		case <-late:
 			t.Fatalf("only %v", seen)
 		}
 	}
 	cancel()
 	all.Wait()
-	require.Greater(t, heard, 1)
+	require.Greater(t, heard.Load(), int32(1))
 }
