@@ -25,8 +25,8 @@ func (c *Client) DeployDeployment(ctx context.Context, name string, in ActionReq
 	return c.Ask(ctx, ObjectKey{Kind: KindDeployment, Name: name}, "deploy", in, m)
 }
 
-// RestartDeployment replaces every replica by a new one, one by one.
-func (c *Client) RestartDeployment(ctx context.Context, name string, in ActionRequest, m Mutation) (Accepted, error) {
+// RestartDeployment replaces every replica by a new one.
+func (c *Client) RestartDeployment(ctx context.Context, name string, in RestartRequest, m Mutation) (Accepted, error) {
 	return c.Ask(ctx, ObjectKey{Kind: KindDeployment, Name: name}, "restart", in, m)
 }
 

@@ -122,6 +122,10 @@ type (
 	Startup = fleet.Startup
 	// Strategy is how a deployment moves to a newer revision.
 	Strategy = fleet.Strategy
+	// StrategyType is how replicas of the new revision take the place of the others.
+	StrategyType = fleet.StrategyType
+	// CanaryStep is a share of the replicas, and what follows.
+	CanaryStep = fleet.CanaryStep
 	// TookOver names a state of an object by its owner and version.
 	TookOver = fleet.TookOver
 	// WhenFull is what a rollout does without room for a surge.

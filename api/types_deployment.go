@@ -98,7 +98,7 @@ type DeploymentStatus struct {
 // Rollout is the way of a deployment from its stable revision to a newer one. Only the first of Status's values is active.
 type Rollout struct {
 	Number       int64         `json:"number"`
-	State        RolloutState  `json:"state" enum:"DEPLOYING,PAUSED,CANCELING,DEPLOYED,CANCELED,FAILED,SUPERSEDED"`
+	State        RolloutState  `json:"state" enum:"DEPLOYING,PREPAUSED,PAUSED,CANCELING,DEPLOYED,CANCELED,FAILED,SUPERSEDED"`
 	Status       RolloutStatus `json:"status"`
 	FromRevision int64         `json:"fromRevision" doc:"the stable one, to which it returns"`
 	ToRevision   int64         `json:"toRevision"`
@@ -106,6 +106,8 @@ type Rollout struct {
 	ProcessVersion int64      `json:"processVersion"`
 	Reason         string     `json:"reason,omitempty" doc:"why it returns, or returned"`
 	Message        string     `json:"message,omitempty" doc:"how far it is, or how it ended"`
+	Step           int        `json:"step,omitempty" doc:"of a canary, from 1; the last brings all replicas"`
+	Steps          int        `json:"steps,omitempty" doc:"of a canary"`
 	Wanted         int        `json:"wanted" doc:"replicas of the new revision that there are to be now"`
 	Proven         int        `json:"proven" doc:"replicas that count: healthy for min_healthy_time"`
 	Strategy       Strategy   `json:"strategy"`
@@ -118,16 +120,32 @@ type Rollout struct {
 	EndedAt        *time.Time `json:"endedAt,omitempty"`
 }
 
+// RestartMode is how a restart replaces the replicas.
+type RestartMode string
+
+// One by one, new before old; or all end, their nodes confirm it, and then the new ones start.
+const (
+	RestartRolling   RestartMode = "rolling"
+	RestartStopFirst RestartMode = "stop_first"
+)
+
+// RestartRequest asks for new replicas. During a rollout it waits for its end.
+type RestartRequest struct {
+	Mode   RestartMode `json:"mode,omitempty" enum:"rolling,stop_first" doc:"default: rolling"`
+	Reason string      `json:"reason,omitempty"`
+}
+
 // RolloutRequest asks something of a rollout.
 type RolloutRequest struct {
 	Rollout int64  `json:"rollout,omitempty" minimum:"0" doc:"its number, so that a late request changes no newer one; 0 is the one under way"`
+	Step    int    `json:"step,omitempty" minimum:"0" doc:"its step, so that a late request changes nothing; 0 is the one under way"`
 	Reason  string `json:"reason,omitempty"`
 }
 
 // RolloutStatus says in general whether a rollout is under way, and the reason (F68).
 type RolloutStatus struct {
 	Value  string `json:"value" enum:"ACTIVE,FINALIZED"`
-	Reason string `json:"reason" enum:"DEPLOYING,PAUSED,CANCELING,DEPLOYED,CANCELED,FAILED,SUPERSEDED"`
+	Reason string `json:"reason" enum:"DEPLOYING,PREPAUSED,PAUSED,CANCELING,DEPLOYED,CANCELED,FAILED,SUPERSEDED"`
 }
 
 // ReplicaTotals counts the replicas of a deployment by their states. Live ones whose nodes are not heard

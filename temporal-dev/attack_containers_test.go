@@ -254,7 +254,7 @@ func (b *boxes) foreign(t *testing.T) {
 	ctx, red := t.Context(), b.red.api
 	_, err := red.DeploymentLogs(ctx, "victim", api.ReplicaLogQuery{Replica: b.victim.healthy(t, 1)[0].ID})
 	require.Equal(t, fleet.NotFound, fleet.KindOf(err), "%v", err)
-	_, err = red.RestartDeployment(ctx, "victim", api.ActionRequest{}, api.Mutation{})
+	_, err = red.RestartDeployment(ctx, "victim", api.RestartRequest{}, api.Mutation{})
 	require.Equal(t, fleet.NotFound, fleet.KindOf(err), "%v", err)
 	_, err = red.Top(ctx, "victim")
 	require.Equal(t, fleet.NotFound, fleet.KindOf(err), "%v", err)

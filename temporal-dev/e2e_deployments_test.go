@@ -26,6 +26,8 @@ func TestE2EDeployments(t *testing.T) {
 		{"replaced one by one", s.replicasReplaced},
 		{"changed in place", s.replicasInPlace},
 		{"rolled out", s.replicasRolledOut},
+		{"rolled out in steps", s.replicasStepped},
+		{"recreated", s.replicasRecreated},
 		{"sick", s.replicasSick},
 		{"slow", s.replicaStartsSlowly},
 		{"never starts", s.replicasCrash},
@@ -298,6 +300,13 @@ func (s *stack) deploymentDoors(t *testing.T) {
 	for _, r := range d.healthy(t, 2) {
 		require.NotContains(t, ids(two), r.ID)
 	}
+	d.put.Strategy = api.Strategy{MinHealthyTime: 3600}
+	d.greets(t, "held")
+	d.under(t, "it rolls out", func(r api.Rollout) bool { return r.State == fleet.RolloutDeploying })
+	door("RolloutDeployment", `{"deployment":"doors","verb":"pause"}`)
+	d.under(t, "it is paused", func(r api.Rollout) bool { return r.State == fleet.RolloutPaused })
+	door("RolloutDeployment", `{"deployment":"doors","revision":1}`)
+	d.under(t, "it is superseded", func(r api.Rollout) bool { return r.State == fleet.RolloutSuperseded })
 	all := d.pids(t)
 	door("DestroyDeployment", `{"deployment":"doors"}`)
 	d.gone(t)

@@ -38,9 +38,7 @@ func (d *service) under(t *testing.T, what string, so func(api.Rollout) bool) (r
 
 func (d *service) verb(t *testing.T, word string, in api.RolloutRequest) api.Accepted {
 	t.Helper()
-	out, err := d.api.Ask(t.Context(), fleet.DeploymentKey(fleet.DeploymentName(d.name)), word, in, api.Mutation{})
-	require.NoError(t, err)
-	return out
+	return d.ask(t, word, in)
 }
 
 // greets has it released with another greeting.
@@ -107,6 +105,107 @@ func (s *stack) replicasRolledOut(t *testing.T) {
 	requireSucceeded(t, d.ended(t, again.Operation.ID))
 	d.answering(t, 5, "four")
 	require.GreaterOrEqual(t, fewest(), 3, "as many as there were to be answered all the time")
+	d.destroy(t)
+}
+
+// greetings counts the answers of its replicas once there are as many as wanted, all healthy.
+func (d *service) greetings(t *testing.T, n int) map[string]int {
+	t.Helper()
+	out := map[string]int{}
+	for _, r := range d.healthy(t, n) {
+		out[answersAt(t, r)["greeting"]]++
+	}
+	return out
+}
+
+// replicasStepped: a canary brings its shares, waits, follows a scale, and goes on as it is told; a rollback restores the whole spec
+// (F62, F63, F67 to F69, S125).
+func (s *stack) replicasStepped(t *testing.T) {
+	d := newService(t, s, "stepped", 3, func(p *api.DeploymentPut) {
+		p.Startup.Deadline = 5
+		p.Strategy = api.Strategy{Type: fleet.StrategyCanary, ProgressDeadline: 8, Steps: []api.CanaryStep{{Weight: 20, Pause: true}, {Weight: 50, Interval: 600}, {Weight: 80}}}
+	})
+	d.put.Env["GREETING"] = "one"
+	d.deploy(t)
+	fewest := d.least(t)
+	op := d.greets(t, "two")
+	paused := func(r api.Rollout) bool { return r.State == fleet.RolloutPaused }
+	first := d.under(t, "the first step is paused", paused)
+	require.Equal(t, []int{1, 4, 1, 1}, []int{first.Step, first.Steps, first.Wanted, first.Proven}, "%+v", first)
+	require.Equal(t, map[string]int{"one": 2, "two": 1}, d.greetings(t, 3))
+	requireSucceeded(t, d.ended(t, d.scale(t, 6).ID))
+	d.until(t, "the step is of the target", func([]api.Replica) error {
+		if got := d.greetings(t, 6); got["two"] != 2 || got["one"] != 4 {
+			return fmt.Errorf("%v", got)
+		}
+		return nil
+	})
+	d.verb(t, "resume", api.RolloutRequest{Rollout: first.Number, Step: 1})
+	second := d.under(t, "the second step waits", func(r api.Rollout) bool { return r.Step == 2 && r.Proven == 3 })
+	d.verb(t, "resume", api.RolloutRequest{Rollout: first.Number, Step: 1}) // it was late
+	require.Equal(t, second.Step, d.rollouts(t)[0].Step)
+	d.verb(t, "promote", api.RolloutRequest{})
+	requireSucceeded(t, d.ended(t, op.ID))
+	d.answering(t, 6, "two")
+
+	d.put.Env["CRASH"] = "no licence"
+	broken := d.ended(t, d.greets(t, "three").ID)
+	require.Equal(t, []any{fleet.OperationFailed, "progress_deadline"}, []any{broken.State, broken.Reason}, "%+v", broken)
+	d.answering(t, 6, "two")
+	back := d.ask(t, "rollback", api.RollbackRequest{})
+	requireSucceeded(t, d.ended(t, back.Operation.ID))
+	_, err := d.api.Ask(t.Context(), fleet.DeploymentKey(fleet.DeploymentName(d.name)), "retry", api.ActionRequest{}, api.Mutation{})
+	require.Equal(t, fleet.IllegalState, fleet.KindOf(err), "nothing is left to retry: %v", err)
+	back = d.ask(t, "rollback", api.RollbackRequest{Revision: 1})
+	d.under(t, "it is paused on the way back", paused)
+	d.verb(t, "promote", api.RolloutRequest{})
+	requireSucceeded(t, d.ended(t, back.Operation.ID))
+	d.answering(t, 6, "one")
+	require.GreaterOrEqual(t, fewest(), 3, "as many as there were to be answered all the time")
+	d.destroy(t)
+}
+
+func (d *service) ask(t *testing.T, word string, in any) api.Accepted {
+	t.Helper()
+	out, err := d.api.Ask(t.Context(), fleet.DeploymentKey(fleet.DeploymentName(d.name)), word, in, api.Mutation{})
+	require.NoError(t, err)
+	return out
+}
+
+// neverTogether: no replica was created before all others had ended but those that are named.
+func (d *service) neverTogether(t *testing.T, now []api.Replica) {
+	t.Helper()
+	l, err := d.api.Replicas(t.Context(), api.ReplicaQuery{Deployment: d.name, Ended: true})
+	require.NoError(t, err)
+	for _, old := range l.Items {
+		for _, r := range now {
+			require.False(t, old.EndedAt == nil || r.CreatedAt.Before(*old.EndedAt), "%s was created before %s had ended", r.ID, old.ID)
+		}
+	}
+}
+
+// replicasRecreated: all old replicas end before the first new one starts, by the strategy and by a restart, which waits for the end
+// of a rollout (F31 to F33, F37, F59, F60).
+func (s *stack) replicasRecreated(t *testing.T) {
+	d := newService(t, s, "recreated", 2, func(p *api.DeploymentPut) {
+		p.Startup.Deadline = 5
+		p.Strategy = api.Strategy{Type: fleet.StrategyRecreate, ProgressDeadline: 8}
+	})
+	d.put.Env["GREETING"] = "one"
+	d.deploy(t)
+	op := d.greets(t, "two")
+	restarted := d.ask(t, "restart", api.RestartRequest{Mode: api.RestartStopFirst})
+	requireSucceeded(t, d.ended(t, op.ID))
+	requireSucceeded(t, d.ended(t, restarted.Operation.ID))
+	now := d.answering(t, 2, "two")
+	d.neverTogether(t, now)
+	rows := d.rollouts(t)
+	require.Equal(t, []int64{2, 2, 1, 2}, []int64{rows[0].FromRevision, rows[0].ToRevision, rows[1].FromRevision, rows[1].ToRevision}, "%+v", rows)
+
+	d.put.Env["CRASH"] = "no licence"
+	op = d.ended(t, d.greets(t, "three").ID)
+	require.Equal(t, []any{fleet.OperationFailed, "progress_deadline"}, []any{op.State, op.Reason}, "%+v", op)
+	d.neverTogether(t, d.answering(t, 2, "two"))
 	d.destroy(t)
 }
 

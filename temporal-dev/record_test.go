@@ -214,6 +214,12 @@ func recordDeployment(t *testing.T, doc devDoc, start func(id, name string, in .
 	start("record-converge", workflows.TypeConvergeDeployment, in)
 	start("record-scale", workflows.TypeScaleDeployment, workflows.ScaleDeploymentInput{Deployment: recordedDeployment, Replicas: &two})
 	start("record-restart", workflows.TypeRestartDeployment, in)
+	_, err = c.PutDeployment(t.Context(), string(recordedDeployment), api.DeploymentPut{
+		Command: []string{"/bin/sleep", "3600"}, Health: &fleet.HealthCheck{Type: fleet.HealthNone}, StopSeconds: 1,
+		Strategy: api.Strategy{MinHealthyTime: 3600},
+	}, api.Mutation{})
+	require.NoError(t, err)
+	start("record-rollout", workflows.TypeRolloutDeployment, workflows.RolloutDeploymentInput{Deployment: recordedDeployment, Verb: "pause"})
 	start("record-destroy", workflows.TypeDestroyDeployment, in)
 }
 

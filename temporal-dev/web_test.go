@@ -86,7 +86,7 @@ func (d *service) scale(t *testing.T, to int) api.Operation {
 func (d *service) restart(t *testing.T) api.Operation {
 	t.Helper()
 	return d.change(t, "restart "+d.name, func(ctx context.Context, m api.Mutation) (api.Accepted, error) {
-		return d.api.RestartDeployment(ctx, d.name, api.ActionRequest{}, m)
+		return d.api.RestartDeployment(ctx, d.name, api.RestartRequest{}, m)
 	})
 }
 

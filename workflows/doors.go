@@ -16,6 +16,7 @@ const (
 	TypeConvergeDeployment = "ConvergeDeployment"
 	TypeScaleDeployment    = "ScaleDeployment"
 	TypeRestartDeployment  = "RestartDeployment"
+	TypeRolloutDeployment  = "RolloutDeployment"
 	TypeDestroyDeployment  = "DestroyDeployment"
 	TypeReconcileNode      = "ReconcileNode"
 	TypeDrainNode          = "DrainNode"
@@ -36,7 +37,8 @@ func Doors() map[string]any {
 		// ConvergeDeployment releases what was only written, and starts again what was given up.
 		TypeConvergeDeployment: requests[DeploymentDoorInput](fleet.OperationConverge),
 		TypeScaleDeployment:    requests[ScaleDeploymentInput](fleet.OperationScale),
-		TypeRestartDeployment:  requests[DeploymentDoorInput](fleet.OperationRestart), // new replicas before old
+		TypeRestartDeployment:  requests[RestartDeploymentInput](fleet.OperationRestart),
+		TypeRolloutDeployment:  requests[RolloutDeploymentInput](fleet.OperationTurn),
 		TypeDestroyDeployment:  requests[DeploymentDoorInput](fleet.OperationDestroy),
 		TypeReconcileNode:      requests[ReconcileNodeInput](fleet.OperationReconcile),
 		TypeDrainNode:          requests[DrainNodeInput](fleet.OperationDrain),
@@ -107,6 +109,54 @@ type DeploymentDoorInput struct {
 
 // Validate refuses a name that no deployment has.
 func (in DeploymentDoorInput) Validate() error {
+	return fleet.ValidateName("/deployment", string(in.Deployment))
+}
+
+// RestartDeploymentInput names a deployment: {"deployment":"web"}. New replicas start before old ones end, or after all have
+// ended.
+type RestartDeploymentInput struct {
+	Deployment fleet.DeploymentName `json:"deployment"`
+	StopFirst  bool                 `json:"stopFirst,omitempty"`
+}
+
+// Validate refuses a name that no deployment has.
+func (in RestartDeploymentInput) Validate() error {
+	return fleet.ValidateName("/deployment", string(in.Deployment))
+}
+
+// RolloutDeploymentInput names a deployment, and the revision to go back to: {"deployment":"web","revision":3}. Or it names what is
+// asked of its rollout: pause, resume, promote, cancel, retry or rollback, that without a revision. With Rollout and Step a late
+// request changes nothing.
+type RolloutDeploymentInput struct {
+	Deployment fleet.DeploymentName `json:"deployment"`
+	Revision   int64                `json:"revision,omitempty"`
+	Verb       string               `json:"verb,omitempty"`
+	Rollout    int64                `json:"rollout,omitempty"`
+	Step       int                  `json:"step,omitempty"`
+	Reason     string               `json:"reason,omitempty"`
+}
+
+// RolloutVerbs are what may be asked of a rollout, by the state that they lead to; those without one do more.
+func RolloutVerbs() map[string]fleet.RolloutEvent {
+	return map[string]fleet.RolloutEvent{
+		"pause": fleet.RolloutPause, "resume": fleet.RolloutResume, "promote": fleet.RolloutPromote, "cancel": fleet.RolloutCancel,
+		"retry": "", "rollback": "",
+	}
+}
+
+// Validate refuses an unknown verb, and a revision beside another verb than rollback.
+func (in RolloutDeploymentInput) Validate() error {
+	_, known := RolloutVerbs()[in.Verb]
+	switch {
+	case in.Revision < 0 || in.Rollout < 0 || in.Step < 0:
+		return fleet.Errorf(fleet.Invalid, "invalid number: want 1 or more").At("/revision")
+	case in.Verb == "" && in.Revision == 0:
+		return fleet.Errorf(fleet.Invalid, "give a revision to go back to, or a verb").At("/verb")
+	case in.Verb != "" && !known:
+		return fleet.Errorf(fleet.Invalid, "unknown verb %.40q: use pause, resume, promote, cancel, retry or rollback", in.Verb).At("/verb")
+	case in.Revision > 0 && in.Verb != "" && in.Verb != "rollback":
+		return fleet.Errorf(fleet.Invalid, "only a rollback goes to a revision").At("/revision")
+	}
 	return fleet.ValidateName("/deployment", string(in.Deployment))
 }
 

@@ -61,11 +61,19 @@ func (c *cli) scaleVerb() verb {
 
 func (c *cli) restartVerb() verb {
 	return verb{
-		word: "restart", use: "restart deployment NAME...", short: "Replace every replica of deployments, one by one", args: deploymentOnly,
+		word: "restart", use: "restart deployment NAME...", short: "Replace every replica of deployments, one by one or all at once", args: deploymentOnly,
 		example: "  holdfast restart deployment web --reason 'new certificate'", complete: c.completeDeploymentKind, keys: deploymentNames,
 		flags: func(cmd *cobra.Command, f *mutationFlags) func(int) (any, error) {
+			var stopFirst bool
 			f.addDecided(cmd)
-			return f.reasoned
+			cmd.Flags().BoolVar(&stopFirst, "stop-first", false, "end all replicas, have their nodes confirm it, and then start the new ones")
+			return func(int) (any, error) {
+				in := api.RestartRequest{Reason: f.reason}
+				if stopFirst {
+					in.Mode = api.RestartStopFirst
+				}
+				return in, nil
+			}
 		},
 	}
 }

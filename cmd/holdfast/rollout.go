@@ -18,7 +18,8 @@ the new ones prove healthy. Without progress for too long, the deployment return
 // rolloutVerbs describe the commands; the region uses the same words.
 var rolloutVerbs = []struct{ word, short string }{
 	{"pause", "Pause a rollout"},
-	{"resume", "Resume a paused rollout"},
+	{"resume", "Resume a paused rollout, or skip an interval"},
+	{"promote", "Skip the steps of a rollout that are left"},
 	{"cancel", "Return to the stable revision"},
 }
 
@@ -30,31 +31,64 @@ func (c *cli) newRolloutCommand() *cobra.Command {
 	for _, v := range rolloutVerbs {
 		group.AddCommand(c.newRolloutVerb(v.word, v.short))
 	}
+	group.AddCommand(c.newVerb(c.deploymentVerb("retry", "Roll the newest released revision out again", func(_ *cobra.Command, f *mutationFlags) func(int) (any, error) {
+		return f.reasoned
+	})), c.newVerb(c.deploymentVerb("rollback", "Release the whole spec of an earlier revision once more", rollbackBody)))
 	return group
 }
 
-func (c *cli) newRolloutVerb(word, short string) *cobra.Command {
-	return c.newVerb(verb{
+// deploymentVerb is a verb of the group.
+func (c *cli) deploymentVerb(word, short string, body func(*cobra.Command, *mutationFlags) func(int) (any, error)) verb {
+	return verb{
 		word: word, use: word + " NAME...", short: short, long: short + ".\n\n" + rolloutLong,
 		example: "  holdfast rollout " + word + " web --reason 'ticket 4711'", complete: c.completeObjects("deployment"), keys: deploymentNames,
 		flags: func(cmd *cobra.Command, f *mutationFlags) func(int) (any, error) {
-			var number int64
 			f.addDecided(cmd)
-			cmd.Flags().Int64Var(&number, "rollout", 0, "number of the rollout that is meant; a newer one stays as it is")
-			return func(int) (any, error) { return api.RolloutRequest{Rollout: number, Reason: f.reason}, nil }
+			return body(cmd, f)
 		},
-	})
+	}
 }
 
-var rolloutHeader = []string{"ROLLOUT", "STATE", "FROM", "TO", "WANTED", "PROVEN", "WHY", "MESSAGE", "UNTIL", "STARTED", "ENDED"}
+func (c *cli) newRolloutVerb(word, short string) *cobra.Command {
+	v := c.deploymentVerb(word, short, func(cmd *cobra.Command, f *mutationFlags) func(int) (any, error) {
+		var number int64
+		var step int
+		cmd.Flags().Int64Var(&number, "rollout", 0, "number of the rollout that is meant; a newer one stays as it is (default: the one under way)")
+		cmd.Flags().IntVar(&step, "step", 0, "step that is meant; a later one stays as it is (default: the one under way)")
+		return func(int) (any, error) { return api.RolloutRequest{Rollout: number, Step: step, Reason: f.reason}, nil }
+	})
+	v.about = rolloutUnderWay
+	return c.newVerb(v)
+}
+
+// rolloutUnderWay names the rollout that is under way and its step, so that a request that arrives late changes no other.
+func rolloutUnderWay(ctx context.Context, client *api.Client, key fleet.ObjectKey, in any) (any, error) {
+	r, is := in.(api.RolloutRequest)
+	if !is || r.Rollout != 0 {
+		return in, nil
+	}
+	rows, err := client.Rollouts(ctx, key.Name, api.Page{Limit: 1})
+	if err == nil && len(rows.Items) > 0 && rows.Items[0].State.Active() {
+		r.Rollout = rows.Items[0].Number
+		if r.Step == 0 {
+			r.Step = rows.Items[0].Step
+		}
+	}
+	return r, err
+}
+
+var rolloutHeader = []string{"ROLLOUT", "STATE", "STEP", "FROM", "TO", "WANTED", "PROVEN", "WHY", "MESSAGE", "UNTIL", "STARTED", "ENDED"}
 
 func (c *cli) rolloutItem(name string, r api.Rollout) item {
-	until := ""
+	until, step := "", ""
+	if r.Steps > 0 {
+		step = fmt.Sprintf("%d/%d", r.Step, r.Steps)
+	}
 	if r.Until != nil {
 		until = stamp(*r.Until)
 	}
 	return item{name: fmt.Sprintf("deployment/%s/%d", name, r.Number), value: r, cells: []string{
-		fmt.Sprint(r.Number), string(r.State), number(r.FromRevision), number(r.ToRevision), fmt.Sprint(r.Wanted), fmt.Sprint(r.Proven), r.Reason, r.Message, until,
+		fmt.Sprint(r.Number), string(r.State), step, number(r.FromRevision), number(r.ToRevision), fmt.Sprint(r.Wanted), fmt.Sprint(r.Proven), r.Reason, r.Message, until,
 		c.ago(r.CreatedAt), c.agoOf(r.EndedAt),
 	}}
 }

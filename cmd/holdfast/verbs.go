@@ -18,6 +18,8 @@ type verb struct {
 	keys                      func(args []string) ([]fleet.ObjectKey, error) // parses all names before any request
 	// flags adds its flags, and gives what makes the body once they are read; nil for no body.
 	flags func(cmd *cobra.Command, f *mutationFlags) func(names int) (any, error)
+	// about completes the body for one object, nil for none.
+	about func(ctx context.Context, client *api.Client, key fleet.ObjectKey, in any) (any, error)
 }
 
 // verbs has a row for each verb that is a top-level command; drain, reconcile and fleet group theirs.
@@ -51,7 +53,13 @@ func (c *cli) newVerb(v verb) *cobra.Command {
 		}
 		targets := make([]target, len(keys))
 		for i, key := range keys {
-			targets[i] = target{key: key, do: func(ctx context.Context, client *api.Client, m api.Mutation) (api.Accepted, error) {
+			targets[i] = target{key: key, do: func(ctx context.Context, client *api.Client, m api.Mutation) (_ api.Accepted, err error) {
+				in := in
+				if v.about != nil {
+					if in, err = v.about(ctx, client, key, in); err != nil {
+						return api.Accepted{}, err
+					}
+				}
 				return client.Ask(ctx, key, v.word, in, m)
 			}}
 		}

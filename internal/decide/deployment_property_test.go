@@ -64,7 +64,7 @@ func (g *region) person(t *rapid.T) {
 		}
 		return
 	}
-	switch rapid.SampledFrom([]string{"release", "release", "same", "move", "pool", "pause", "resume", "restart", "scale", "stop", "start", "delete", "remove", "cancel"}).Draw(t, "asked") {
+	switch rapid.SampledFrom([]string{"release", "release", "same", "move", "pool", "pause", "resume", "promote", "restart", "stop first", "scale", "stop", "start", "delete", "remove", "cancel"}).Draw(t, "asked") {
 	case "release":
 		g.release(t)
 	case "same":
@@ -75,15 +75,27 @@ func (g *region) person(t *rapid.T) {
 	case "pool": // what a pool is changes without a word to its deployments
 		g.moves(t)
 	case "restart":
-		if g.seen.Rollout == nil {
+		if g.seen.Rollout != nil { // it begins when that ends
+			g.ask(fleet.OperationRestart)
+			g.ops[len(g.ops)-1].ProcessVersion = 0
+			return
+		}
+		g.version++
+		g.seen.ProcessVersion = g.version
+		g.ask(fleet.OperationRestart)
+	case "stop first":
+		if g.seen.Rollout == nil && g.seen.State == fleet.DeploymentRunning && g.seen.Target > 0 && !g.seen.Stopped {
 			g.version++
-			g.seen.ProcessVersion = g.version
+			g.broken[g.version] = g.broken[g.seen.ProcessVersion]
+			g.rollOut(g.seen.Revision, fleet.Strategy{Type: fleet.StrategyRecreate})
 			g.ask(fleet.OperationRestart)
 		}
 	case "pause":
 		g.verb(fleet.RolloutPause)
 	case "resume":
 		g.verb(fleet.RolloutResume)
+	case "promote":
+		g.verb(fleet.RolloutPromote)
 	case "scale":
 		g.seen.Target = rapid.IntRange(g.seen.Min, 5).Draw(t, "to")
 		g.ask(fleet.OperationScale)
@@ -195,7 +207,7 @@ func noPlace(p fleet.DeploymentPlan) bool {
 // settle lets time pass and nodes work until nothing is left to do, or there is no place.
 func (g *region) settle(t *rapid.T) {
 	waits := 0
-	for range 600 {
+	for range 3000 {
 		p := g.visit()
 		if p.Done && (p.Next.IsZero() || g.seen.Crashes == 0) {
 			return
@@ -207,13 +219,13 @@ func (g *region) settle(t *rapid.T) {
 				g.now = p.Next
 			}
 		}
-		if noPlace(p) {
+		if noPlace(p) && g.seen.Rollout == nil {
 			if waits++; waits > 200 {
 				return
 			}
 		}
 	}
-	require.Fail(t, "it does not end", "%s in %s: %s", g.last.Rule, g.seen.State, g.last.Message)
+	require.Fail(t, "it does not end", "%s in %s: %s; %s, %+v", g.last.Rule, g.seen.State, g.last.Message, g.now, g.seen.Rollout)
 }
 
 // S17, S31 to S56, S105 to S107, S112, S114, S115, X6, X7: whatever replicas, people and nodes do,
@@ -232,7 +244,7 @@ func TestDeploymentAlwaysEnds(t *testing.T) {
 			g.back(n)
 		}
 		g.sick = false
-		g.verb(fleet.RolloutResume)
+		g.verb(fleet.RolloutPromote)
 		g.settle(t)
 		g.rests(t)
 	})

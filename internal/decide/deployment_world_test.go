@@ -156,6 +156,7 @@ const waited = 50 * time.Millisecond
 // visit looks, decides and acts once.
 func (g *region) visit() fleet.DeploymentPlan {
 	g.began, g.now = g.now, g.now.Add(waited)
+	g.beginWaiting()
 	seen := g.look()
 	plan := decide.Deployment(seen)
 	require.Equal(g.t, plan, decide.Deployment(seen), "the same is decided of the same")
@@ -180,6 +181,16 @@ func (g *region) visit() fleet.DeploymentPlan {
 	g.carryOut(plan, placed.Nodes, next.Nodes)
 	g.last = plan
 	return plan
+}
+
+// beginWaiting begins the restarts that waited for the end of a rollout.
+func (g *region) beginWaiting() {
+	for i, o := range g.ops {
+		if o.Kind == fleet.OperationRestart && o.ProcessVersion == 0 && g.seen.Rollout == nil && !g.seen.Deleting && !o.Cancelled {
+			g.version++
+			g.seen.ProcessVersion, g.ops[i].ProcessVersion = g.version, g.version
+		}
+	}
 }
 
 func (g *region) place(n int, spec fleet.PlacementSpec, rooms []fleet.NodeRoom) decide.Placed {
@@ -242,6 +253,10 @@ func (g *region) bounded(seen fleet.DeploymentSeen, p fleet.DeploymentPlan, live
 		require.LessOrEqual(g.t, p.Create, max(0, seen.Target+1-live+len(p.Terminate)), "one more than the target at most")
 		return
 	}
+	if seen.Rollout.Strategy.Type == fleet.StrategyRecreate {
+		g.recreates(seen, p)
+		return
+	}
 	leaving := 0
 	for _, r := range seen.Replicas {
 		if r.State.Live() && r.Unheard.IsZero() && g.misplaced(r) {
@@ -253,6 +268,20 @@ func (g *region) bounded(seen fleet.DeploymentSeen, p fleet.DeploymentPlan, live
 	if to, _ := seen.Rollout.State, 0; to == fleet.RolloutCanceling || slices.Contains(p.Rollout.Events, fleet.RolloutExpire) {
 		require.Zero(g.t, p.Rollout.Create, "what failed is created again")
 	}
+}
+
+// recreates: in a recreation nothing is created while something of the other revision may run (F31).
+func (g *region) recreates(seen fleet.DeploymentSeen, p fleet.DeploymentPlan) {
+	others := 0
+	for _, r := range seen.Replicas {
+		if r.ProcessVersion != seen.Rollout.To.ProcessVersion {
+			others++
+		}
+	}
+	if seen.Rollout.State != fleet.RolloutCanceling {
+		require.False(g.t, p.Rollout.Create > 0 && others > 0, "%s: the others have not ended", p.Rule)
+	}
+	require.LessOrEqual(g.t, p.Rollout.Create, seen.Target)
 }
 
 func (g *region) misplaced(r fleet.ReplicaSeen) bool {
@@ -279,6 +308,9 @@ func (g *region) toReplace(r fleet.ReplicaSeen) bool {
 func (g *region) keepsHealthy(seen fleet.DeploymentSeen, p fleet.DeploymentPlan, over bool) {
 	if over || p.Rule == decide.ReasonOldFirst && p.Rollout == nil {
 		require.True(g.t, over || len(p.Terminate) == 1 && p.Create == 0, "one at a time ends before its replacement")
+		return
+	}
+	if p.Rollout != nil && seen.Rollout.Strategy.Type == fleet.StrategyRecreate {
 		return
 	}
 	before, _ := runningNow(seen)
@@ -316,6 +348,7 @@ func (g *region) inTime(seen fleet.DeploymentSeen, p fleet.DeploymentPlan) {
 func (g *region) knows(seen fleet.DeploymentSeen, p fleet.DeploymentPlan) {
 	for _, f := range p.Finish {
 		op := seen.Operations[slices.IndexFunc(seen.Operations, func(o fleet.DeploymentOperation) bool { return o.ID == f.ID })]
+		require.True(g.t, f.State.Ended(), "%s ends as %q", op.Kind, f.State)
 		stops := f.Reason == "stopped" || f.Reason == "destroyed"
 		if f.State == fleet.OperationSuperseded { // a scale, by a stop: it says nothing of what runs
 			continue
@@ -408,6 +441,7 @@ func (g *region) moveRollout(p *fleet.RolloutPlan, nodes []fleet.NodeName) {
 		require.NoError(g.t, err)
 		r.State, r.Since = to, g.now
 	}
+	r.Step, r.StepAt = p.Step, p.StepAt
 	r.Reason, r.Want, r.Most, r.ProgressAt, r.Short = p.Reason, p.Want, p.Most, p.ProgressAt, p.Short
 	r.To.Crashes, r.To.Owed, r.To.NextAttempt = p.Crashes, p.Owed, p.NextAttempt
 	if p.Anew {
@@ -447,19 +481,34 @@ func (g *region) release(t *rapid.T) {
 		return rapid.SampledFrom([]*fleet.Share{nil, {Count: 1}, {Count: 2}, {Percent: 25}, {Percent: 100}, {}}).Draw(t, name)
 	}
 	strategy := fleet.Strategy{
+		Type:     rapid.SampledFrom([]fleet.StrategyType{"", fleet.StrategyRolling, fleet.StrategyCanary, fleet.StrategyRecreate}).Draw(t, "type"),
 		MaxSurge: share("surge"), MaxUnavailable: share("unavailable"), MaxInFlight: rapid.IntRange(0, 2).Draw(t, "in flight"),
 		MinHealthyTime: float64(rapid.SampledFrom([]int{0, 0, 30}).Draw(t, "min healthy")),
 		WhenFull:       rapid.SampledFrom([]fleet.WhenFull{"", fleet.FullOldFirst, fleet.FullWait}).Draw(t, "when full"),
 	}
+	if strategy.Type == fleet.StrategyCanary {
+		for w := rapid.IntRange(0, 60).Draw(t, "weight"); w > 0 && w < 100; w += rapid.IntRange(1, 50).Draw(t, "more") {
+			strategy.Steps = append(strategy.Steps, fleet.CanaryStep{Weight: w, Interval: float64(rapid.IntRange(0, 60).Draw(t, "interval"))})
+		}
+		if n := len(strategy.Steps); n > 0 && rapid.Bool().Draw(t, "pauses") {
+			strategy.Steps[n-1].Interval, strategy.Steps[n-1].Pause = 0, true
+		}
+	}
+	g.rollOut(g.revision, strategy)
+	g.ask(fleet.OperationConverge)
+}
+
+// rollOut starts a rollout.
+func (g *region) rollOut(revision int64, strategy fleet.Strategy) {
 	g.seen.Rollout = &fleet.RolloutSeen{
+		Step:   decide.FirstStep(strategy, g.atStart, g.seen.Min),
 		Number: g.revision, State: fleet.RolloutDeploying, Strategy: strategy, ProgressAt: g.now, Since: g.now, AtStart: g.atStart,
 		Progress: decide.ProgressDeadline(strategy, g.seen.Startup, 30*time.Second), Deadline: g.now.Add(2 * time.Hour),
 		To: fleet.RevisionLine{
-			Revision: g.revision, ProcessVersion: g.version, Terms: g.seen.Terms, Startup: g.seen.Startup, Settle: g.seen.Settle, Stop: g.seen.Stop,
+			Revision: revision, ProcessVersion: g.version, Terms: g.seen.Terms, Startup: g.seen.Startup, Settle: g.seen.Settle, Stop: g.seen.Stop,
 			Placement: g.seen.Placement,
 		},
 	}
-	g.ask(fleet.OperationConverge)
 }
 
 // verb asks something of the rollout.
@@ -467,9 +516,16 @@ func (g *region) verb(on fleet.RolloutEvent) {
 	if g.seen.Rollout == nil {
 		return
 	}
-	if to, err := g.seen.Rollout.State.Next(on); err == nil {
-		g.seen.Rollout.State, g.seen.Rollout.Since = to, g.now
+	was := g.seen.Rollout.State
+	now, changed, err := decide.Turn(*g.seen.Rollout, on)
+	if err != nil || !changed {
+		return
 	}
+	if was == fleet.RolloutPaused {
+		now.Deadline = now.Deadline.Add(g.now.Sub(now.Since))
+	}
+	now.Since, now.ProgressAt = g.now, g.now
+	g.seen.Rollout = &now
 }
 
 func (g *region) move(id fleet.ReplicaID, e fleet.ReplicaEvent) {

@@ -1,7 +1,6 @@
 package decide
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -14,6 +13,8 @@ const (
 	ReasonRolloutDeadline  = "deadline"
 	ReasonPauseDeadline    = "pause_deadline"
 	ReasonReturnIncomplete = "return_incomplete" // its return missed its deadline as well
+	ReasonNotConnected     = "not_connected"     // a recreation found a node on which replicas may run
+	ReasonNotConfirmed     = "not_confirmed"     // that its node confirms the end of a replica
 )
 
 // rollout is a visit to a deployment of which two revisions run: the stable one, and the one that is rolled out. Each is
@@ -26,26 +27,37 @@ type rollout struct {
 	back         bool // to the stable revision
 	plan         fleet.RolloutPlan
 	until        time.Time // when to look again
+	again        bool      // at once, as it is at another step
 }
 
-// rolloutRules apply in order; the first that matches says what the rollout does.
+// rolloutRules apply in order; the first that matches says what the rollout does: an event of its state, or a step.
 var rolloutRules = []struct {
 	name string
 	when func(r *rollout) bool
 	on   fleet.RolloutEvent
+	then func(r *rollout)
 }{
-	{"superseded", (*rollout).overtaken, fleet.RolloutSupersede},
-	{ReasonCancelled, (*rollout).cancelled, fleet.RolloutCancel},
-	{"deployed", (*rollout).finished, fleet.RolloutFinish},
-	{"returned", (*rollout).returnedAsAsked, fleet.RolloutReturn},
-	{"returned", (*rollout).returned, fleet.RolloutFail},
-	{ReasonReturnIncomplete, (*rollout).returnsTooLong, fleet.RolloutFail},
-	{ReasonPauseDeadline, (*rollout).pausedTooLong, fleet.RolloutExpire},
-	{ReasonRolloutDeadline, (*rollout).tooLong, fleet.RolloutExpire},
-	{ReasonProgressDeadline, (*rollout).stuck, fleet.RolloutExpire},
-	{"paused", func(r *rollout) bool { return r.state == fleet.RolloutPaused }, ""},
-	{"returning", func(r *rollout) bool { return r.state == fleet.RolloutCanceling }, ""},
-	{"rolling_out", func(*rollout) bool { return true }, ""},
+	{"superseded", (*rollout).overtaken, fleet.RolloutSupersede, nil},
+	{ReasonCancelled, (*rollout).cancelled, fleet.RolloutCancel, nil},
+	{"deployed", (*rollout).finished, fleet.RolloutFinish, nil},
+	{"returned", (*rollout).returnedAsAsked, fleet.RolloutReturn, nil},
+	{"returned", (*rollout).returned, fleet.RolloutFail, nil},
+	{ReasonReturnIncomplete, (*rollout).returnsTooLong, fleet.RolloutFail, nil},
+	{ReasonPauseDeadline, (*rollout).pausedTooLong, fleet.RolloutExpire, nil},
+	{ReasonRolloutDeadline, (*rollout).tooLong, fleet.RolloutExpire, nil},
+	{ReasonNotConnected, (*rollout).cannotStop, fleet.RolloutExpire, nil},
+	{ReasonNotConfirmed, (*rollout).neverStopped, fleet.RolloutExpire, nil},
+	{ReasonProgressDeadline, (*rollout).stuck, fleet.RolloutExpire, nil},
+	{"step_paused", (*rollout).reachesPause, fleet.RolloutPause, (*rollout).reach},
+	{"step_reached", (*rollout).reaches, "", (*rollout).reach},
+	{"next_step", (*rollout).waited, "", (*rollout).advance},
+	{"stopping", (*rollout).mayStop, "", (*rollout).advance},
+	{"stopped", (*rollout).hasStopped, "", (*rollout).advance},
+	{"prepaused", (*rollout).approaches, fleet.RolloutApproach, nil},
+	{"rolling_out", (*rollout).approachesNone, fleet.RolloutResume, nil},
+	{"paused", func(r *rollout) bool { return r.state == fleet.RolloutPaused }, "", nil},
+	{"returning", func(r *rollout) bool { return r.state == fleet.RolloutCanceling }, "", nil},
+	{"rolling_out", func(*rollout) bool { return true }, "", nil},
 }
 
 // rollOut decides about a deployment and its rollout.
@@ -56,6 +68,9 @@ func rollOut(seen fleet.DeploymentSeen) fleet.DeploymentPlan {
 	for _, x := range rolloutRules {
 		if x.when(r) {
 			rule = x.name
+			if x.then != nil {
+				x.then(r)
+			}
 			if x.on != "" {
 				r.on(x.name, x.on)
 			}
@@ -80,7 +95,10 @@ func (r *rollout) on(rule string, e fleet.RolloutEvent) {
 	r.plan.Events = append(r.plan.Events, e)
 	switch e { //nolint:exhaustive // the others change the state alone
 	case fleet.RolloutCancel, fleet.RolloutExpire:
-		r.back = true
+		r.back, r.plan.StepAt = true, time.Time{}
+		if r.recreates() {
+			r.step(recreateStop)
+		}
 		r.plan.Reason, r.plan.Anew = rule, true
 		r.plan.Most, r.plan.ProgressAt = len(r.proven()), r.seen.At
 	case fleet.RolloutFail:
@@ -141,14 +159,20 @@ func (r *rollout) measure() {
 // What is left keeps the target less what is proven, so that never fewer are routable than the target less
 // max_unavailable. What comes takes what is free below the target and the surge.
 func (r *rollout) counts() (stable, next int) {
-	target := r.seen.Target
+	target, limit := r.seen.Target, r.limit()
 	from, to := r.from(), r.to()
-	keep := max(0, target-r.Strategy.Unavailable(target)-len(r.proven()))
+	if r.recreates() {
+		return r.oneAfterTheOther()
+	}
+	keep := max(0, target-r.Strategy.Unavailable(target)-min(len(r.proven()), limit))
+	if r.stepping() { // one stays until the last step
+		keep = max(keep, min(1, target))
+	}
 	room := target + r.Strategy.Surge(target)
-	come := min(target, room-max(keep, from.present()))
-	come = max(r.paced(come), min(to.kept(), target))
-	if r.state == fleet.RolloutPaused {
-		come = min(r.Want, target)
+	come := min(limit, room-max(keep, from.present()))
+	come = max(r.paced(come), min(to.kept(), limit))
+	if r.state == fleet.RolloutPaused && r.StepAt.IsZero() {
+		come = min(r.Want, limit)
 	}
 	if keep > from.kept() { // what crashed comes back within the surge
 		keep = min(keep, max(from.kept(), room-to.present()))
@@ -156,8 +180,14 @@ func (r *rollout) counts() (stable, next int) {
 			keep = max(from.kept(), keep-1)
 		}
 	}
+	return r.turned(keep, come)
+}
+
+// turned are the counts of what is left and of what comes, as those of the stable and of the new revision. What a return leaves
+// is not created again.
+func (r *rollout) turned(keep, come int) (stable, next int) {
 	if r.back {
-		return come, min(keep, len(heard(from.good))+len(from.stale))
+		return come, min(keep, len(heard(r.next.good))+len(r.next.stale))
 	}
 	return keep, come
 }
@@ -189,31 +219,4 @@ func (v deploymentView) present() int {
 		}
 	}
 	return n
-}
-
-// tellHow says how far it is.
-func (r *rollout) tellHow() string {
-	of := fmt.Sprintf("%d of %d replicas are healthy", len(r.proven()), r.seen.Target)
-	switch r.state { //nolint:exhaustive // the last return is for the others
-	case fleet.RolloutCanceling:
-		return fmt.Sprintf("it returns from revision %d to revision %d, because of %s: %s", r.To.Revision, r.seen.Revision, r.why(), of)
-	case fleet.RolloutPaused:
-		return fmt.Sprintf("the rollout of revision %d is paused: %s", r.To.Revision, of)
-	case fleet.RolloutDeployed:
-		return fmt.Sprintf("revision %d runs everywhere", r.To.Revision)
-	case fleet.RolloutCanceled, fleet.RolloutFailed:
-		return fmt.Sprintf("revision %d was rolled back to revision %d: %s", r.To.Revision, r.seen.Revision, r.why())
-	}
-	if r.plan.Failure != "" {
-		of += "; " + r.plan.Failure
-	}
-	return fmt.Sprintf("revision %d replaces revision %d: %s", r.To.Revision, r.seen.Revision, of)
-}
-
-// why is the reason of its return, with the newest failure of the new revision.
-func (r *rollout) why() string {
-	if r.plan.Failure != "" && r.plan.Reason != ReasonCancelled {
-		return r.plan.Reason + "; " + r.plan.Failure
-	}
-	return r.plan.Reason
 }

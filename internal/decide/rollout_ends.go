@@ -21,12 +21,17 @@ func (r *rollout) cancelled() bool {
 
 // waits reports whether an operation waits for the end of this rollout.
 func (r *rollout) waits(o fleet.DeploymentOperation) bool {
-	return (o.Kind == fleet.OperationConverge || o.Kind == fleet.OperationReturn) && o.ProcessVersion == r.To.ProcessVersion
+	return (o.Kind == fleet.OperationReturn || slices.Contains(RollingKinds(), o.Kind)) && o.ProcessVersion == r.To.ProcessVersion
+}
+
+// RollingKinds are the operations that may start a rollout, and end with it.
+func RollingKinds() []fleet.OperationKind {
+	return []fleet.OperationKind{fleet.OperationConverge, fleet.OperationRestart}
 }
 
 // finished: the new revision is proven as often as wanted, and nothing else runs on connected nodes.
 func (r *rollout) finished() bool {
-	return r.state == fleet.RolloutDeploying && r.settled()
+	return r.state.Going() && !r.stepping() && r.settled()
 }
 
 // returned: the stable revision is routable as often as wanted, and nothing of the new one runs.
@@ -57,20 +62,17 @@ func between(v deploymentView) bool {
 	return runs(v)
 }
 
-// PauseDeadline is how long a rollout may be paused.
-const PauseDeadline = 72 * time.Hour
-
-// pausedTooLong: it was not resumed within PauseDeadline.
+// pausedTooLong: it was not resumed within the deadline of a pause.
 func (r *rollout) pausedTooLong() bool {
 	if r.state != fleet.RolloutPaused {
 		return false
 	}
-	return r.past(r.Since.Add(PauseDeadline))
+	return r.past(r.Since.Add(r.Strategy.LongestPause()))
 }
 
 // tooLong: the whole has taken longer than its operation may, pauses apart.
 func (r *rollout) tooLong() bool {
-	return r.state == fleet.RolloutDeploying && !r.Deadline.IsZero() && r.past(later(r.Deadline, r.There))
+	return r.state.Going() && !r.Deadline.IsZero() && r.past(later(r.Deadline, r.There))
 }
 
 func (r *rollout) past(by time.Time) bool {
@@ -86,7 +88,7 @@ func later(a, b time.Time) time.Time {
 }
 
 // stuck: for too long no further replica was proven.
-func (r *rollout) stuck() bool { return r.state == fleet.RolloutDeploying && r.late() }
+func (r *rollout) stuck() bool { return r.state.Going() && r.late() }
 
 // returnsTooLong: it makes no progress, or has taken as long as a whole rollout may.
 func (r *rollout) returnsTooLong() bool {
@@ -98,10 +100,10 @@ const mostReturn = 24 * time.Hour
 
 // late reports whether the time without progress is over. It counts from the last progress, from when the nodes of
 // replicas that are not proven reconnected, and from when the region was back. It stops while such a node is not connected,
-// while images are prepared, and while only old replicas have to end.
+// while images are prepared, while only old replicas have to end, and in an interval.
 func (r *rollout) late() bool {
 	proven := r.proven()
-	if len(proven) >= r.seen.Target {
+	if len(proven) >= r.limit() || r.stops() {
 		r.plan.ProgressAt = r.seen.At
 		return false
 	}

@@ -9,7 +9,7 @@ import (
 func newRollout(seen fleet.DeploymentSeen) *rollout {
 	r := &rollout{RolloutSeen: *seen.Rollout, seen: seen, state: seen.Rollout.State, back: seen.Rollout.State == fleet.RolloutCanceling}
 	r.plan = fleet.RolloutPlan{
-		Reason: r.Reason, Want: r.Want, Most: r.Most, ProgressAt: r.ProgressAt, Short: r.Short, Failure: r.Failure,
+		Reason: r.Reason, Step: r.Step, StepAt: r.StepAt, Want: r.Want, Most: r.Most, ProgressAt: r.ProgressAt, Short: r.Short, Failure: r.Failure,
 		Crashes: r.To.Crashes, Owed: r.To.Owed, NextAttempt: r.To.NextAttempt,
 	}
 	r.stable, r.next = viewDeployment(StableLine(seen)), viewDeployment(NextLine(seen))
@@ -79,7 +79,7 @@ func (r *rollout) carry(rule string) fleet.DeploymentPlan {
 	r.plan.Message = r.tellHow()
 	p.Rule, p.Message, p.Rollout = rule, r.plan.Message, &r.plan
 	p.Terminate, p.End, p.Fail = slices.Concat(p.Terminate, n.plan.Terminate), slices.Concat(p.End, n.plan.End), slices.Concat(p.Fail, n.plan.Fail)
-	p.More = p.More || n.plan.More || len(r.plan.Events)+len(p.End) > 0 // what ended may be all that it waited for
+	p.More = p.More || n.plan.More || r.again || len(r.plan.Events)+len(p.End) > 0 // what ended may be all that it waited for
 	p.Scarce = p.Scarce || n.plan.Scarce
 	whole.plan, whole.made = p, s.made || n.made
 	for _, c := range []*deploymentCase{s, n} {
@@ -153,6 +153,8 @@ func (r *rollout) finishRolled(c *deploymentCase, op fleet.DeploymentOperation) 
 			return f, true, true
 		}
 		return f, false, false
+	case op.Kind == fleet.OperationRestart && op.ProcessVersion == 0: // it begins when this ends
+		return f, false, !op.Cancelled
 	case !r.waits(op):
 		return f, false, false
 	}
@@ -170,7 +172,7 @@ func (r *rollout) finishRolled(c *deploymentCase, op fleet.DeploymentOperation) 
 		f.State, f.Reason = fleet.OperationCancelled, ReasonCancelled
 	case fleet.RolloutFailed:
 		f.State, f.Reason = fleet.OperationFailed, r.plan.Reason
-	case fleet.RolloutSuperseded, fleet.RolloutDeploying, fleet.RolloutPaused, fleet.RolloutCanceling:
+	case fleet.RolloutSuperseded, fleet.RolloutDeploying, fleet.RolloutPrepaused, fleet.RolloutPaused, fleet.RolloutCanceling:
 		return f, false, true
 	}
 	return f, true, true

@@ -1,6 +1,7 @@
 package decide_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -29,7 +30,7 @@ func TestRolloutAlwaysEnds(t *testing.T) {
 			g.back(n)
 		}
 		g.sick = false
-		g.verb(fleet.RolloutResume)
+		g.verb(fleet.RolloutPromote)
 		g.settle(t)
 		g.rests(t)
 	})
@@ -59,13 +60,18 @@ func TestRolloutEndsByItself(t *testing.T) {
 		if g.seen.Rollout == nil {
 			return
 		}
+		if s := g.seen.Rollout.Strategy; len(s.Steps) > 0 {
+			s.Steps = slices.Clone(s.Steps)
+			s.Steps[len(s.Steps)-1].Pause = false
+			g.seen.Rollout.Strategy = s
+		}
 		ends, revision := fleet.RolloutDeployed, g.revision
 		if g.broken[g.version] {
 			ends, revision = fleet.RolloutFailed, stable
 		}
 		began, most := g.now, 2*g.seen.Rollout.Progress+time.Minute // there and back
 		if ends == fleet.RolloutDeployed {                          // each replica may take as long
-			most *= time.Duration(g.seen.Target)
+			most = most*time.Duration(g.seen.Target) + g.seen.Rollout.Strategy.Intervals()
 		}
 		for g.seen.Rollout != nil {
 			p := g.visit()

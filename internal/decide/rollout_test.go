@@ -78,7 +78,7 @@ func TestRolloutSteps(t *testing.T) {
 			s.Rollout.There = noon.Add(-time.Second)
 		}), "rolling_out", 0, 0, 0},
 		"it is paused for too long": {rolling(run(4, 1), func(s *fleet.DeploymentSeen) {
-			s.Rollout.State, s.Rollout.Since = fleet.RolloutPaused, noon.Add(-decide.PauseDeadline)
+			s.Rollout.State, s.Rollout.Since = fleet.RolloutPaused, noon.Add(-fleet.DefaultPauseDeadline)
 		}), decide.ReasonPauseDeadline, 0, 0, 0},
 		"it is over at last": {rolling(run(4, 1), run(2, 2), func(s *fleet.DeploymentSeen) { s.Rollout.Deadline = noon }), decide.ReasonRolloutDeadline, 0, 0, 2},
 		"it is paused": {rolling(run(3, 1), run(1, 2), late, func(s *fleet.DeploymentSeen) {

@@ -25,12 +25,14 @@ const (
 	OperationDestroy  OperationKind = "destroy"
 	// OperationReturn cancels a rollout: it ends when the stable revision runs again.
 	OperationReturn OperationKind = "return"
+	// OperationTurn is what a door asked of a rollout; it ends at once.
+	OperationTurn OperationKind = "turn"
 )
 
 // OfDeployment reports whether operations of the kind belong to a deployment.
 func (k OperationKind) OfDeployment() bool {
 	switch k { //nolint:exhaustive // all other kinds are of something else
-	case OperationConverge, OperationScale, OperationRestart, OperationDestroy, OperationReturn:
+	case OperationConverge, OperationScale, OperationRestart, OperationDestroy, OperationReturn, OperationTurn:
 		return true
 	}
 	return false

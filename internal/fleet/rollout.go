@@ -1,16 +1,14 @@
 package fleet
 
-import (
-	"math"
-	"time"
-)
+import "time"
 
 // RolloutState is the state of a rollout: the way of a deployment from its stable revision to a newer one (F67).
 type RolloutState string
 
-// The first three are active. A rollout that missed a deadline ends FAILED once the stable revision runs again.
+// The first four are active. A rollout that missed a deadline ends FAILED once the stable revision runs again.
 const (
 	RolloutDeploying  RolloutState = "DEPLOYING"
+	RolloutPrepaused  RolloutState = "PREPAUSED" // on the way to a step that ends with a pause
 	RolloutPaused     RolloutState = "PAUSED"
 	RolloutCanceling  RolloutState = "CANCELING" // it returns to the stable revision
 	RolloutDeployed   RolloutState = "DEPLOYED"
@@ -22,22 +20,27 @@ const (
 // RolloutStates lists all states; a test compares it with the SQL CHECK.
 func RolloutStates() []RolloutState {
 	return []RolloutState{
-		RolloutDeploying, RolloutPaused, RolloutCanceling, RolloutDeployed, RolloutCanceled, RolloutFailed, RolloutSuperseded,
+		RolloutDeploying, RolloutPrepaused, RolloutPaused, RolloutCanceling, RolloutDeployed, RolloutCanceled, RolloutFailed, RolloutSuperseded,
 	}
 }
 
 // Active reports whether the rollout has not ended.
 func (s RolloutState) Active() bool {
-	return s == RolloutDeploying || s == RolloutPaused || s == RolloutCanceling
+	return s.Going() || s == RolloutPaused || s == RolloutCanceling
 }
+
+// Going reports whether it is on its way to the new revision.
+func (s RolloutState) Going() bool { return s == RolloutDeploying || s == RolloutPrepaused }
 
 // RolloutEvent moves a rollout.
 type RolloutEvent string
 
 // Events from decisions and from requests.
 const (
+	RolloutApproach  RolloutEvent = "approached" // a step that ends with a pause
 	RolloutPause     RolloutEvent = "paused"
 	RolloutResume    RolloutEvent = "resumed"
+	RolloutPromote   RolloutEvent = "promoted" // past all steps
 	RolloutCancel    RolloutEvent = "cancelled"
 	RolloutExpire    RolloutEvent = "expired"  // a deadline passed
 	RolloutFinish    RolloutEvent = "finished" // only the new revision runs
@@ -49,18 +52,27 @@ const (
 // RolloutEvents lists all events.
 func RolloutEvents() []RolloutEvent {
 	return []RolloutEvent{
-		RolloutPause, RolloutResume, RolloutCancel, RolloutExpire, RolloutFinish, RolloutReturn, RolloutFail, RolloutSupersede,
+		RolloutApproach, RolloutPause, RolloutResume, RolloutPromote, RolloutCancel, RolloutExpire, RolloutFinish, RolloutReturn, RolloutFail, RolloutSupersede,
 	}
 }
 
 // rolloutMachine has every transition of a rollout (F61, F67).
 var rolloutMachine = machine[RolloutState, RolloutEvent]{
+	{RolloutDeploying, RolloutApproach, RolloutPrepaused},
 	{RolloutDeploying, RolloutPause, RolloutPaused},
+	{RolloutDeploying, RolloutPromote, RolloutDeploying},
 	{RolloutDeploying, RolloutFinish, RolloutDeployed},
 	{RolloutDeploying, RolloutCancel, RolloutCanceling},
 	{RolloutDeploying, RolloutExpire, RolloutCanceling},
 	{RolloutDeploying, RolloutSupersede, RolloutSuperseded},
+	{RolloutPrepaused, RolloutPause, RolloutPaused},
+	{RolloutPrepaused, RolloutResume, RolloutDeploying},
+	{RolloutPrepaused, RolloutPromote, RolloutDeploying},
+	{RolloutPrepaused, RolloutCancel, RolloutCanceling},
+	{RolloutPrepaused, RolloutExpire, RolloutCanceling},
+	{RolloutPrepaused, RolloutSupersede, RolloutSuperseded},
 	{RolloutPaused, RolloutResume, RolloutDeploying},
+	{RolloutPaused, RolloutPromote, RolloutDeploying},
 	{RolloutPaused, RolloutCancel, RolloutCanceling},
 	{RolloutPaused, RolloutExpire, RolloutCanceling},
 	{RolloutPaused, RolloutSupersede, RolloutSuperseded},
@@ -77,63 +89,6 @@ func (s RolloutState) Next(on RolloutEvent) (RolloutState, error) {
 	return s, Errorf(IllegalState, "a rollout in state %s does not allow %s", s, on)
 }
 
-// Strategy is how a deployment moves to a newer revision (S123, F70). Durations are in seconds; zero values mean the
-// defaults.
-type Strategy struct {
-	// MaxSurge is how many replicas may run above the target (default 50 %, rounded up), MaxUnavailable how many below it
-	// (default 0, rounded down).
-	MaxSurge       *Share `json:"max_surge,omitempty"`
-	MaxUnavailable *Share `json:"max_unavailable,omitempty"`
-	// MaxInFlight is how many new replicas may be on their way at a time (default: no limit).
-	MaxInFlight int `json:"max_in_flight,omitempty"`
-	// MinHealthyTime is how long a new replica must be healthy until it counts (default 0).
-	MinHealthyTime float64 `json:"min_healthy_time,omitempty"`
-	// ProgressDeadline is the longest time without progress; then the rollout returns to the stable revision (default:
-	// the times for the start, the check and MinHealthyTime, and 5 minutes).
-	ProgressDeadline float64 `json:"progress_deadline,omitempty"`
-	// WhenFull is what happens when no node has room above the target: "old_first" (default) ends one replica before
-	// its replacement starts, "wait" waits for room until the deadline.
-	WhenFull WhenFull `json:"when_full,omitempty"`
-}
-
-// WhenFull is what a rollout does without room for a surge.
-type WhenFull string
-
-// One replica less, or patience.
-const (
-	FullOldFirst WhenFull = "old_first"
-	FullWait     WhenFull = "wait"
-)
-
-// DefaultSurge is the surge without a declared one, of 100 (S123).
-const DefaultSurge = 50
-
-// Surge is how many replicas may run above a target, Unavailable how many below it: at least one of the two.
-func (s Strategy) Surge(target int) int {
-	surge := Share{Percent: DefaultSurge}
-	if s.MaxSurge != nil {
-		surge = *s.MaxSurge
-	}
-	n := surge.of(target, math.Ceil)
-	if n == 0 && s.Unavailable(target) == 0 {
-		return 1
-	}
-	return n
-}
-
-// Unavailable is how many replicas may be missing from a target.
-func (s Strategy) Unavailable(target int) int {
-	if s.MaxUnavailable == nil {
-		return 0
-	}
-	return s.MaxUnavailable.of(target, math.Floor)
-}
-
-// MinHealthy is MinHealthyTime as a duration.
-func (s Strategy) MinHealthy() time.Duration {
-	return time.Duration(s.MinHealthyTime * float64(time.Second))
-}
-
 // RolloutSeen is an active rollout as input of the decision about its deployment.
 type RolloutSeen struct {
 	Number int64        `json:"number"`
@@ -143,6 +98,9 @@ type RolloutSeen struct {
 	Strategy Strategy `json:"strategy"`
 	// To is the revision that it brings; the deployment's own is the stable one.
 	To RevisionLine `json:"to"`
+	// Step counts from 0: of a canary, or of a recreation. StepAt is when a canary reached it, zero until then.
+	Step   int       `json:"step,omitempty"`
+	StepAt time.Time `json:"stepAt,omitzero"`
 	// Want is how many replicas of the new revision there were to be last, Most the highest number that was proven
 	// since ProgressAt.
 	Want       int       `json:"want,omitempty"`
@@ -190,6 +148,8 @@ type RolloutPlan struct {
 	Failure string `json:"failure,omitempty"`
 	// Anew asks for a higher process version of the stable revision: it returns.
 	Anew        bool      `json:"anew,omitempty"`
+	Step        int       `json:"step,omitempty"`
+	StepAt      time.Time `json:"stepAt,omitzero"`
 	Want        int       `json:"want,omitempty"`
 	Proven      int       `json:"proven,omitempty"`
 	Most        int       `json:"most,omitempty"`
@@ -200,41 +160,4 @@ type RolloutPlan struct {
 	NextAttempt time.Time `json:"nextAttempt,omitzero"`
 	// Until is when it is given up without progress, zero while no clock runs.
 	Until time.Time `json:"until,omitzero"`
-}
-
-// MostStrategySeconds bounds the times of a strategy: a week.
-const MostStrategySeconds = maxTerm
-
-// validateStrategy rejects times out of range, and a deadline that a declared start may miss.
-func (s DeploymentSpec) validateStrategy() error {
-	t := s.Strategy
-	for _, x := range []struct {
-		field string
-		value float64
-	}{{"min_healthy_time", t.MinHealthyTime}, {"progress_deadline", t.ProgressDeadline}} {
-		if !(x.value >= 0 && x.value <= MostStrategySeconds) {
-			return Errorf(Invalid, "invalid time: want 0 to %d seconds", MostStrategySeconds).At("/strategy/" + x.field).WithHint("use 0 for the default")
-		}
-	}
-	switch t.WhenFull {
-	case "", FullOldFirst, FullWait:
-	default:
-		return Errorf(Invalid, "unknown value %.40q; use old_first or wait", t.WhenFull).At("/strategy/when_full")
-	}
-	if t.MaxInFlight < 0 || t.MaxInFlight > MaxReplicas {
-		return Errorf(Invalid, "%d is not within 0 to %d", t.MaxInFlight, MaxReplicas).At("/strategy/max_in_flight").WithHint("use 0 for no limit")
-	}
-	if t.MaxSurge != nil && t.MaxSurge.Zero() && (t.MaxUnavailable == nil || t.MaxUnavailable.Zero()) {
-		return Errorf(Invalid, "max_surge and max_unavailable are both 0: nothing could be replaced").At("/strategy/max_surge").
-			WithHint("allow one more replica, or one less")
-	}
-	least := t.MinHealthyTime
-	if s.Process.Startup != nil {
-		least += s.Process.Startup.Deadline
-	}
-	if t.ProgressDeadline > 0 && t.ProgressDeadline < least {
-		return Errorf(Invalid, "a progress_deadline of %g seconds is below the start-up deadline and min_healthy_time, together %g", t.ProgressDeadline, least).
-			At("/strategy/progress_deadline").WithHint("use a longer one, or 0 for the default")
-	}
-	return nil
 }

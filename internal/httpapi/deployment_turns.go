@@ -18,6 +18,20 @@ func turnsDeployment(kind fleet.OperationKind) mounter {
 	})
 }
 
+func (s *server) restartDeployment(ctx context.Context, w postgres.Write, in api.RestartRequest) (postgres.Started, error) {
+	switch in.Mode {
+	case "", api.RestartRolling, api.RestartStopFirst:
+	default:
+		return postgres.Started{}, fleet.Errorf(fleet.Invalid, "unknown mode %.40q; use rolling or stop_first", in.Mode).At("/mode")
+	}
+	return s.turnDeployment(ctx, deployments.DeploymentTurn{Write: w, Kind: fleet.OperationRestart, StopFirst: in.Mode == api.RestartStopFirst, Reason: in.Reason})
+}
+
+// retryDeployment rolls the newest released revision out again; what was only written stays so.
+func (s *server) retryDeployment(ctx context.Context, w postgres.Write, in api.ActionRequest) (postgres.Started, error) {
+	return s.turnDeployment(ctx, deployments.DeploymentTurn{Write: w, Kind: fleet.OperationConverge, Again: true, Reason: in.Reason})
+}
+
 func (s *server) scaleDeployment(ctx context.Context, w postgres.Write, in api.ScaleRequest) (postgres.Started, error) {
 	if err := checkReplicas(in.Replicas); err != nil {
 		return postgres.Started{}, err
@@ -62,7 +76,7 @@ func (s *server) startTurn(ctx context.Context, t deployments.DeploymentTurn, o 
 			return postgres.Started{}, fleet.Errorf(fleet.Internal, "read the spec of %s: %w", t.Key, err)
 		}
 	}
-	if t.Kind == fleet.OperationConverge && o.UID != "" && o.DeletingSince == nil {
+	if t.Kind == fleet.OperationConverge && !t.Again && o.UID != "" && o.DeletingSince == nil {
 		p, err := s.unreleasedDeployment(ctx, t, o, spec)
 		if err != nil {
 			return postgres.Started{}, err
@@ -84,6 +98,11 @@ func (s *server) unreleasedDeployment(ctx context.Context, t deployments.Deploym
 	if v := views[o.Name]; v.UID == o.UID && v.Revision > 0 && v.Generation == o.Generation {
 		return nil, nil
 	}
+	return s.releaseOf(ctx, t, o, spec)
+}
+
+// releaseOf is the change that releases a spec of an object, bound to the object that was read.
+func (s *server) releaseOf(ctx context.Context, t deployments.DeploymentTurn, o fleet.Object, spec fleet.DeploymentSpec) (*deployments.DeploymentPut, error) {
 	made, err := s.remake(ctx, spec)
 	if err != nil {
 		return nil, err

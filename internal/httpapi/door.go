@@ -47,3 +47,12 @@ func (h *Handler) TurnDeployment(ctx context.Context, t deployments.DeploymentTu
 	}
 	return h.s.startTurn(ctx, t, o)
 }
+
+// RollBack releases the whole spec of an earlier revision of a deployment, as a request by HTTP does.
+func (h *Handler) RollBack(ctx context.Context, t deployments.DeploymentTurn, revision int64) (postgres.Started, error) {
+	o, err := h.s.store.GetObject(ctx, t.Key)
+	if err != nil {
+		return postgres.Started{}, err
+	}
+	return h.s.startRollback(ctx, t, o, revision)
+}

@@ -66,6 +66,8 @@ type deploymentStore interface {
 	ViewDeployments(ctx context.Context, names ...string) (map[string]deployments.DeploymentView, error)
 	// ListEndedDeployments lists those that are declared no more, as long as their record is kept.
 	ListEndedDeployments(ctx context.Context, project fleet.ProjectName, after string, limit int32) ([]deployments.EndedDeployment, error)
+	// RevisionBefore is the revision that a rollback without one restores; illegal_state without one.
+	RevisionBefore(ctx context.Context, name fleet.DeploymentName) (int64, error)
 	ListRollouts(ctx context.Context, name fleet.DeploymentName, after postgres.Place, limit int32) ([]deployments.Rollout, error)
 	ListDeploymentRevisions(ctx context.Context, name fleet.DeploymentName, after postgres.Place, limit int32) ([]deployments.DeploymentRevision, error)
 	ListDeploymentHistory(ctx context.Context, name fleet.DeploymentName, after postgres.Place, limit int32) ([]deployments.DeploymentLine, error)

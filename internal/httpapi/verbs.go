@@ -44,10 +44,13 @@ func verbs() []verb {
 		{fleet.KindInstance, "delete", "Delete an instance from all its nodes", turnsInstance(fleet.OperationDelete)},
 
 		{fleet.KindDeployment, "deploy", "Run what is declared, as it was written last", turnsDeployment(fleet.OperationConverge)},
-		{fleet.KindDeployment, "restart", "Replace every replica by a new one, one by one", turnsDeployment(fleet.OperationRestart)},
+		{fleet.KindDeployment, "restart", "Replace every replica by a new one, one by one or all at once", turns[changeObjectInput]((*server).restartDeployment)},
 		{fleet.KindDeployment, "scale", "Set how many replicas there are to be", turns[changeObjectInput]((*server).scaleDeployment)},
 		{fleet.KindDeployment, "pause", "Pause a rollout", turnsRollout(fleet.RolloutPause)},
 		{fleet.KindDeployment, "resume", "Resume a paused rollout", turnsRollout(fleet.RolloutResume)},
+		{fleet.KindDeployment, "promote", "Skip the steps of a rollout that are left", turnsRollout(fleet.RolloutPromote)},
+		{fleet.KindDeployment, "retry", "Roll the newest released revision out again", turns[changeObjectInput]((*server).retryDeployment)},
+		{fleet.KindDeployment, "rollback", "Release the whole spec of an earlier revision once more", turns[changeObjectInput]((*server).rollbackDeployment)},
 		{fleet.KindDeployment, "cancel", "Return from a rollout to the stable revision", turnsRollout(fleet.RolloutCancel)},
 		{fleet.KindDeployment, "delete", "End all replicas of a deployment, and then delete it", turnsDeployment(fleet.OperationDestroy)},
 	}

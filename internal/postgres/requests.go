@@ -103,6 +103,7 @@ type NewOperation struct {
 	ProcessVersion int64 // that a converge or a restart waits for
 	Target         int   // of a scale
 	Forced         bool  // a failover
+	StopFirst      bool  // a restart
 	DrainOf        fleet.NodeName
 }
 
@@ -126,7 +127,7 @@ func InsertOperation(ctx context.Context, q *db.Queries, in Request, n NewOperat
 	row, err := q.InsertOperation(ctx, db.InsertOperationParams{
 		ID: n.ID, Kind: string(n.Kind), Site: n.Site, Name: n.Name, Subject: n.Subject, Revision: n.Revision, Project: string(n.Project),
 		RequestedBy: in.Actor, DoorWorkflow: in.Door.Workflow, DoorRun: in.Door.Run, Seconds: in.Limit.Seconds(),
-		ProcessVersion: n.ProcessVersion, Target: WaveNumber(n.Target), Forced: n.Forced, DrainOf: string(n.DrainOf),
+		ProcessVersion: n.ProcessVersion, Target: WaveNumber(n.Target), Forced: n.Forced, StopFirst: n.StopFirst, DrainOf: string(n.DrainOf),
 	})
 	return OperationOf(row), Failed("open the operation", err)
 }

@@ -37,6 +37,8 @@ type unreleased interface {
 	Unreleased(ctx context.Context, key fleet.ObjectKey, actor string) (*deliveries.InstanceChange, error)
 	// TurnDeployment asks something of a deployment; to converge releases what was only written.
 	TurnDeployment(ctx context.Context, t deployments.DeploymentTurn) (postgres.Started, error)
+	// RollBack releases the whole spec of an earlier revision once more.
+	RollBack(ctx context.Context, t deployments.DeploymentTurn, revision int64) (postgres.Started, error)
 }
 
 // Request opens the operation that a door asks for, once per door run.
@@ -69,7 +71,8 @@ func (r *requests) verbs() map[fleet.OperationKind]verb {
 		fleet.OperationFleet:       asking(r.fleet),
 		fleet.OperationConverge:    asking(r.deployment),
 		fleet.OperationScale:       asking(r.scale),
-		fleet.OperationRestart:     asking(r.deployment),
+		fleet.OperationRestart:     asking(r.restart),
+		fleet.OperationTurn:        asking(r.rollout),
 		fleet.OperationDestroy:     asking(r.deployment),
 		fleet.OperationReconcile:   asking(r.reconcile),
 		fleet.OperationDrain:       asking(r.drain),
@@ -123,10 +126,28 @@ func (r *requests) deployment(ctx context.Context, ask postgres.Request, kind fl
 	return r.turn(ctx, deployments.DeploymentTurn{Write: postgres.Write{Request: ask, Key: fleet.DeploymentKey(in.Deployment)}, Kind: kind})
 }
 
+func (r *requests) restart(ctx context.Context, ask postgres.Request, kind fleet.OperationKind, in workflows.RestartDeploymentInput) (*postgres.Operation, error) {
+	return r.turn(ctx, deployments.DeploymentTurn{
+		Write: postgres.Write{Request: ask, Key: fleet.DeploymentKey(in.Deployment)}, Kind: kind, StopFirst: in.StopFirst,
+	})
+}
+
 func (r *requests) scale(ctx context.Context, ask postgres.Request, kind fleet.OperationKind, in workflows.ScaleDeploymentInput) (*postgres.Operation, error) {
 	return r.turn(ctx, deployments.DeploymentTurn{
 		Write: postgres.Write{Request: ask, Key: fleet.DeploymentKey(in.Deployment)}, Kind: kind, Replicas: in.Replicas,
 	})
+}
+
+// rollout asks something of a rollout, or has one begin.
+func (r *requests) rollout(ctx context.Context, ask postgres.Request, _ fleet.OperationKind, in workflows.RolloutDeploymentInput) (*postgres.Operation, error) {
+	w := postgres.Write{Request: ask, Key: fleet.DeploymentKey(in.Deployment)}
+	if on := workflows.RolloutVerbs()[in.Verb]; on != "" {
+		return started(r.store.TurnRollout(ctx, deployments.RolloutTurn{Write: w, On: on, Number: in.Rollout, Step: in.Step, Reason: in.Reason}))
+	}
+	if in.Verb == "retry" {
+		return r.turn(ctx, deployments.DeploymentTurn{Write: w, Kind: fleet.OperationConverge, Again: true, Reason: in.Reason})
+	}
+	return started(r.specs.RollBack(ctx, deployments.DeploymentTurn{Write: w, Reason: in.Reason}, in.Revision))
 }
 
 func (r *requests) turn(ctx context.Context, t deployments.DeploymentTurn) (*postgres.Operation, error) {

@@ -35,6 +35,30 @@ func (q *Queries) BeginDeploymentAnew(ctx context.Context, name string) error {
 	return err
 }
 
+const beginRestarts = `-- name: BeginRestarts :exec
+UPDATE operations SET revision = $1, process_version = $2, target = $3, deadline_at = now() + make_interval(secs => $4::float8)
+WHERE subject = $5 AND kind = 'restart' AND process_version = 0 AND state = 'running' AND NOT cancel_requested
+`
+
+type BeginRestartsParams struct {
+	Revision       int64
+	ProcessVersion int64
+	Target         int32
+	Seconds        float64
+	Subject        string
+}
+
+func (q *Queries) BeginRestarts(ctx context.Context, arg BeginRestartsParams) error {
+	_, err := q.db.Exec(ctx, beginRestarts,
+		arg.Revision,
+		arg.ProcessVersion,
+		arg.Target,
+		arg.Seconds,
+		arg.Subject,
+	)
+	return err
+}
+
 const countDeploymentStates = `-- name: CountDeploymentStates :many
 SELECT state, count(*) AS count FROM deployments GROUP BY state
 `
@@ -789,7 +813,7 @@ func (q *Queries) ScaleDeployment(ctx context.Context, arg ScaleDeploymentParams
 }
 
 const seeDeploymentOperations = `-- name: SeeDeploymentOperations :many
-SELECT id, kind, revision, process_version, target, cancel_requested, created_at, deadline_at FROM operations
+SELECT id, kind, revision, process_version, target, stop_first, cancel_requested, created_at, deadline_at FROM operations
 WHERE subject = $1 AND kind IN ('converge', 'scale', 'restart', 'destroy', 'return') AND state = 'running' ORDER BY created_at, id
 `
 
@@ -799,6 +823,7 @@ type SeeDeploymentOperationsRow struct {
 	Revision        int64
 	ProcessVersion  int64
 	Target          int32
+	StopFirst       bool
 	CancelRequested bool
 	CreatedAt       time.Time
 	DeadlineAt      time.Time
@@ -819,6 +844,7 @@ func (q *Queries) SeeDeploymentOperations(ctx context.Context, subject string) (
 			&i.Revision,
 			&i.ProcessVersion,
 			&i.Target,
+			&i.StopFirst,
 			&i.CancelRequested,
 			&i.CreatedAt,
 			&i.DeadlineAt,

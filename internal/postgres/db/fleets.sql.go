@@ -908,7 +908,7 @@ func (q *Queries) RetryFleetTargets(ctx context.Context, arg RetryFleetTargetsPa
 }
 
 const runningFleetOperation = `-- name: RunningFleetOperation :one
-SELECT id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced, process_version, target, drain_of FROM operations WHERE subject = $1 AND kind = 'fleet' AND state = 'running' AND revision = $2 ORDER BY created_at, id LIMIT 1
+SELECT id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced, process_version, target, drain_of, stop_first FROM operations WHERE subject = $1 AND kind = 'fleet' AND state = 'running' AND revision = $2 ORDER BY created_at, id LIMIT 1
 `
 
 type RunningFleetOperationParams struct {
@@ -945,6 +945,7 @@ func (q *Queries) RunningFleetOperation(ctx context.Context, arg RunningFleetOpe
 		&i.ProcessVersion,
 		&i.Target,
 		&i.DrainOf,
+		&i.StopFirst,
 	)
 	return i, err
 }

@@ -355,7 +355,7 @@ func (q *Queries) LoseVotes(ctx context.Context) error {
 }
 
 const newestFailover = `-- name: NewestFailover :one
-SELECT id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced, process_version, target, drain_of FROM operations WHERE subject = $1 AND kind = 'failover' AND state = 'running' ORDER BY created_at DESC, id DESC LIMIT 1
+SELECT id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced, process_version, target, drain_of, stop_first FROM operations WHERE subject = $1 AND kind = 'failover' AND state = 'running' ORDER BY created_at DESC, id DESC LIMIT 1
 `
 
 func (q *Queries) NewestFailover(ctx context.Context, subject string) (Operation, error) {
@@ -387,6 +387,7 @@ func (q *Queries) NewestFailover(ctx context.Context, subject string) (Operation
 		&i.ProcessVersion,
 		&i.Target,
 		&i.DrainOf,
+		&i.StopFirst,
 	)
 	return i, err
 }

@@ -570,6 +570,7 @@ type Operation struct {
 	ProcessVersion  int64
 	Target          int32
 	DrainOf         string
+	StopFirst       bool
 }
 
 type Orphan struct {
@@ -885,6 +886,8 @@ type Rollout struct {
 	Reason         string
 	Message        string
 	Failure        string
+	Step           int32
+	StepAt         *time.Time
 	Want           int32
 	Proven         int32
 	Most           int32

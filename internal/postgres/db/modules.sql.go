@@ -354,7 +354,7 @@ func (q *Queries) PurgeExecutions(ctx context.Context, maxRows int32) (int64, er
 const serveExecution = `-- name: ServeExecution :one
 UPDATE operations SET entity_run = $1, entity_build = $2
 WHERE id = $3 AND kind = 'execute' AND state = 'running'
-RETURNING id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced, process_version, target, drain_of
+RETURNING id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced, process_version, target, drain_of, stop_first
 `
 
 type ServeExecutionParams struct {
@@ -392,6 +392,7 @@ func (q *Queries) ServeExecution(ctx context.Context, arg ServeExecutionParams) 
 		&i.ProcessVersion,
 		&i.Target,
 		&i.DrainOf,
+		&i.StopFirst,
 	)
 	return i, err
 }

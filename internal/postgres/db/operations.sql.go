@@ -118,7 +118,7 @@ func (q *Queries) EndOperations(ctx context.Context, arg EndOperationsParams) er
 }
 
 const getOperation = `-- name: GetOperation :one
-SELECT id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced, process_version, target, drain_of FROM operations WHERE id = $1
+SELECT id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced, process_version, target, drain_of, stop_first FROM operations WHERE id = $1
 `
 
 func (q *Queries) GetOperation(ctx context.Context, id string) (Operation, error) {
@@ -150,12 +150,13 @@ func (q *Queries) GetOperation(ctx context.Context, id string) (Operation, error
 		&i.ProcessVersion,
 		&i.Target,
 		&i.DrainOf,
+		&i.StopFirst,
 	)
 	return i, err
 }
 
 const getOperations = `-- name: GetOperations :many
-SELECT id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced, process_version, target, drain_of FROM operations WHERE id = ANY($1::text[]) ORDER BY name
+SELECT id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced, process_version, target, drain_of, stop_first FROM operations WHERE id = ANY($1::text[]) ORDER BY name
 `
 
 func (q *Queries) GetOperations(ctx context.Context, ids []string) ([]Operation, error) {
@@ -193,6 +194,7 @@ func (q *Queries) GetOperations(ctx context.Context, ids []string) ([]Operation,
 			&i.ProcessVersion,
 			&i.Target,
 			&i.DrainOf,
+			&i.StopFirst,
 		); err != nil {
 			return nil, err
 		}
@@ -206,10 +208,10 @@ func (q *Queries) GetOperations(ctx context.Context, ids []string) ([]Operation,
 
 const insertOperation = `-- name: InsertOperation :one
 INSERT INTO operations (id, kind, site, name, subject, revision, project, state, requested_by, door_workflow, door_run, deadline_at,
-                        process_version, target, forced, drain_of)
+                        process_version, target, forced, drain_of, stop_first)
 VALUES ($1, $2, $3, $4, $5, $6, $7, 'running', $8, $9, $10,
-        now() + make_interval(secs => $11::float8), $12, $13, $14, $15)
-RETURNING id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced, process_version, target, drain_of
+        now() + make_interval(secs => $11::float8), $12, $13, $14, $15, $16)
+RETURNING id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced, process_version, target, drain_of, stop_first
 `
 
 type InsertOperationParams struct {
@@ -228,6 +230,7 @@ type InsertOperationParams struct {
 	Target         int32
 	Forced         bool
 	DrainOf        string
+	StopFirst      bool
 }
 
 func (q *Queries) InsertOperation(ctx context.Context, arg InsertOperationParams) (Operation, error) {
@@ -247,6 +250,7 @@ func (q *Queries) InsertOperation(ctx context.Context, arg InsertOperationParams
 		arg.Target,
 		arg.Forced,
 		arg.DrainOf,
+		arg.StopFirst,
 	)
 	var i Operation
 	err := row.Scan(
@@ -275,6 +279,7 @@ func (q *Queries) InsertOperation(ctx context.Context, arg InsertOperationParams
 		&i.ProcessVersion,
 		&i.Target,
 		&i.DrainOf,
+		&i.StopFirst,
 	)
 	return i, err
 }
@@ -298,7 +303,7 @@ func (q *Queries) LastProject(ctx context.Context, arg LastProjectParams) (strin
 }
 
 const listOperations = `-- name: ListOperations :many
-SELECT id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced, process_version, target, drain_of FROM operations
+SELECT id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced, process_version, target, drain_of, stop_first FROM operations
 WHERE (created_at, id) < ($1::timestamptz, $2::text) AND ($3::text = '' OR project = $3)
   AND ($4::text = '' OR state = $4) AND ($5::text = '' OR site = $5)
   AND ($6::text = '' OR name = $6 AND starts_with(subject, 'instance.'))
@@ -368,6 +373,7 @@ func (q *Queries) ListOperations(ctx context.Context, arg ListOperationsParams) 
 			&i.ProcessVersion,
 			&i.Target,
 			&i.DrainOf,
+			&i.StopFirst,
 		); err != nil {
 			return nil, err
 		}
@@ -449,7 +455,7 @@ func (q *Queries) OpenSubjects(ctx context.Context, arg OpenSubjectsParams) ([]O
 }
 
 const operationByDoor = `-- name: OperationByDoor :one
-SELECT id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced, process_version, target, drain_of FROM operations WHERE door_workflow = $1 AND door_run = $2
+SELECT id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced, process_version, target, drain_of, stop_first FROM operations WHERE door_workflow = $1 AND door_run = $2
 `
 
 type OperationByDoorParams struct {
@@ -486,6 +492,7 @@ func (q *Queries) OperationByDoor(ctx context.Context, arg OperationByDoorParams
 		&i.ProcessVersion,
 		&i.Target,
 		&i.DrainOf,
+		&i.StopFirst,
 	)
 	return i, err
 }
@@ -497,8 +504,8 @@ LEFT JOIN deployments d ON d.name = o.name AND o.kind IN ('converge', 'scale', '
 WHERE o.state = 'running' AND o.deadline_at < now() - make_interval(secs => CASE WHEN d.name IS NULL THEN 0 ELSE $1::float8 END)
   AND NOT (o.kind = 'drain' AND (SELECT l.since + make_interval(secs => $1::float8) > now() FROM link_there l)
            AND EXISTS (SELECT 1 FROM link_servers l WHERE l.seen_at > now() - make_interval(secs => l.silence_seconds)))
-  AND NOT (o.kind IN ('converge', 'return') AND EXISTS (SELECT 1 FROM rollouts r WHERE r.deployment = o.name AND r.ended_at IS NULL
-                                                        AND r.process_version = o.process_version)) -- they end with it
+  AND NOT (o.kind IN ('converge', 'return', 'restart') AND EXISTS (SELECT 1 FROM rollouts r WHERE r.deployment = o.name AND r.ended_at IS NULL
+                                                                   AND o.process_version IN (r.process_version, 0))) -- they end with it, or begin
 ORDER BY o.deadline_at LIMIT $2
 `
 
@@ -544,7 +551,7 @@ func (q *Queries) OverdueOperations(ctx context.Context, arg OverdueOperationsPa
 }
 
 const requestCancel = `-- name: RequestCancel :one
-UPDATE operations SET cancel_requested = true WHERE id = $1 AND state = 'running' RETURNING id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced, process_version, target, drain_of
+UPDATE operations SET cancel_requested = true WHERE id = $1 AND state = 'running' RETURNING id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced, process_version, target, drain_of, stop_first
 `
 
 func (q *Queries) RequestCancel(ctx context.Context, id string) (Operation, error) {
@@ -576,6 +583,7 @@ func (q *Queries) RequestCancel(ctx context.Context, id string) (Operation, erro
 		&i.ProcessVersion,
 		&i.Target,
 		&i.DrainOf,
+		&i.StopFirst,
 	)
 	return i, err
 }
@@ -597,7 +605,7 @@ func (q *Queries) ServeOperations(ctx context.Context, arg ServeOperationsParams
 }
 
 const untoldDoors = `-- name: UntoldDoors :many
-SELECT id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced, process_version, target, drain_of FROM operations WHERE state <> 'running' AND door_run <> '' AND NOT door_told
+SELECT id, kind, site, name, subject, revision, project, state, reason, message, requested_by, cancel_requested, entity_run, entity_build, door_workflow, door_run, door_told, delivery_id, created_at, deadline_at, ended_at, forced, process_version, target, drain_of, stop_first FROM operations WHERE state <> 'running' AND door_run <> '' AND NOT door_told
   AND ($1::text = '' OR subject = $1) ORDER BY ended_at LIMIT $2
 `
 
@@ -641,6 +649,7 @@ func (q *Queries) UntoldDoors(ctx context.Context, arg UntoldDoorsParams) ([]Ope
 			&i.ProcessVersion,
 			&i.Target,
 			&i.DrainOf,
+			&i.StopFirst,
 		); err != nil {
 			return nil, err
 		}

@@ -12,7 +12,7 @@ import (
 )
 
 const activeRollout = `-- name: ActiveRollout :one
-SELECT deployment, number, uid, project, from_revision, to_revision, process_version, strategy, state, reason, message, failure, want, proven, most, at_start, progress_at, progress, until, deadline_at, short, crashes, owed, next_attempt, created_by, created_at, since, ended_at FROM rollouts WHERE deployment = $1 AND ended_at IS NULL
+SELECT deployment, number, uid, project, from_revision, to_revision, process_version, strategy, state, reason, message, failure, step, step_at, want, proven, most, at_start, progress_at, progress, until, deadline_at, short, crashes, owed, next_attempt, created_by, created_at, since, ended_at FROM rollouts WHERE deployment = $1 AND ended_at IS NULL
 `
 
 func (q *Queries) ActiveRollout(ctx context.Context, deployment string) (Rollout, error) {
@@ -31,6 +31,8 @@ func (q *Queries) ActiveRollout(ctx context.Context, deployment string) (Rollout
 		&i.Reason,
 		&i.Message,
 		&i.Failure,
+		&i.Step,
+		&i.StepAt,
 		&i.Want,
 		&i.Proven,
 		&i.Most,
@@ -52,7 +54,7 @@ func (q *Queries) ActiveRollout(ctx context.Context, deployment string) (Rollout
 }
 
 const activeRollouts = `-- name: ActiveRollouts :many
-SELECT deployment, number, uid, project, from_revision, to_revision, process_version, strategy, state, reason, message, failure, want, proven, most, at_start, progress_at, progress, until, deadline_at, short, crashes, owed, next_attempt, created_by, created_at, since, ended_at FROM rollouts WHERE deployment = ANY($1::text[]) AND ended_at IS NULL
+SELECT deployment, number, uid, project, from_revision, to_revision, process_version, strategy, state, reason, message, failure, step, step_at, want, proven, most, at_start, progress_at, progress, until, deadline_at, short, crashes, owed, next_attempt, created_by, created_at, since, ended_at FROM rollouts WHERE deployment = ANY($1::text[]) AND ended_at IS NULL
 `
 
 func (q *Queries) ActiveRollouts(ctx context.Context, names []string) ([]Rollout, error) {
@@ -77,6 +79,8 @@ func (q *Queries) ActiveRollouts(ctx context.Context, names []string) ([]Rollout
 			&i.Reason,
 			&i.Message,
 			&i.Failure,
+			&i.Step,
+			&i.StepAt,
 			&i.Want,
 			&i.Proven,
 			&i.Most,
@@ -105,7 +109,8 @@ func (q *Queries) ActiveRollouts(ctx context.Context, names []string) ([]Rollout
 }
 
 const adoptRevision = `-- name: AdoptRevision :one
-UPDATE deployments SET revision = $1, process_version = $2, began = $1, began_version = $2, updated_at = now()
+UPDATE deployments SET revision = $1, process_version = $2, began = $1, began_version = $2,
+    from_version = CASE WHEN revision = $1 THEN $2 ELSE from_version END, updated_at = now()
 WHERE name = $3 RETURNING name, uid, next_uid, project, state, reason, message, since, target, last_revision, revision, process_version, began, began_version, attempts, crashes, next_attempt, conditions, awaited, wake_at, entity_run, updated_at, seen_at, owed, last_version, from_version
 `
 
@@ -166,11 +171,11 @@ func (q *Queries) CountRoutable(ctx context.Context, deployment string) (int64, 
 const insertRollout = `-- name: InsertRollout :one
 WITH old AS (DELETE FROM rollouts o WHERE o.deployment = $1 AND o.ended_at IS NOT NULL
              AND o.number <= (SELECT max(x.number) FROM rollouts x WHERE x.deployment = $1) - 99)
-INSERT INTO rollouts (deployment, number, uid, project, from_revision, to_revision, process_version, strategy, state, at_start, progress, deadline_at, created_by)
-SELECT $1, coalesce(max(r.number), 0) + 1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
-       now() + make_interval(secs => $11::float8), $12
+INSERT INTO rollouts (deployment, number, uid, project, from_revision, to_revision, process_version, strategy, state, step, at_start, progress, deadline_at, created_by)
+SELECT $1, coalesce(max(r.number), 0) + 1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
+       now() + make_interval(secs => $12::float8), $13
 FROM rollouts r WHERE r.deployment = $1
-RETURNING deployment, number, uid, project, from_revision, to_revision, process_version, strategy, state, reason, message, failure, want, proven, most, at_start, progress_at, progress, until, deadline_at, short, crashes, owed, next_attempt, created_by, created_at, since, ended_at
+RETURNING deployment, number, uid, project, from_revision, to_revision, process_version, strategy, state, reason, message, failure, step, step_at, want, proven, most, at_start, progress_at, progress, until, deadline_at, short, crashes, owed, next_attempt, created_by, created_at, since, ended_at
 `
 
 type InsertRolloutParams struct {
@@ -182,6 +187,7 @@ type InsertRolloutParams struct {
 	ProcessVersion int64
 	Strategy       json.RawMessage
 	State          string
+	Step           int32
 	AtStart        int32
 	Progress       float64
 	Seconds        float64
@@ -199,6 +205,7 @@ func (q *Queries) InsertRollout(ctx context.Context, arg InsertRolloutParams) (R
 		arg.ProcessVersion,
 		arg.Strategy,
 		arg.State,
+		arg.Step,
 		arg.AtStart,
 		arg.Progress,
 		arg.Seconds,
@@ -218,6 +225,8 @@ func (q *Queries) InsertRollout(ctx context.Context, arg InsertRolloutParams) (R
 		&i.Reason,
 		&i.Message,
 		&i.Failure,
+		&i.Step,
+		&i.StepAt,
 		&i.Want,
 		&i.Proven,
 		&i.Most,
@@ -239,13 +248,16 @@ func (q *Queries) InsertRollout(ctx context.Context, arg InsertRolloutParams) (R
 }
 
 const joinRollout = `-- name: JoinRollout :exec
-UPDATE rollouts SET to_revision = $1, strategy = $2, progress = $3, progress_at = now() WHERE deployment = $4 AND ended_at IS NULL
+UPDATE rollouts SET to_revision = $1, strategy = $2, progress = $3, progress_at = now(),
+    deadline_at = greatest(deadline_at, now() + make_interval(secs => $4::float8))
+WHERE deployment = $5 AND ended_at IS NULL
 `
 
 type JoinRolloutParams struct {
 	ToRevision int64
 	Strategy   json.RawMessage
 	Progress   float64
+	Seconds    float64
 	Deployment string
 }
 
@@ -255,13 +267,14 @@ func (q *Queries) JoinRollout(ctx context.Context, arg JoinRolloutParams) error 
 		arg.ToRevision,
 		arg.Strategy,
 		arg.Progress,
+		arg.Seconds,
 		arg.Deployment,
 	)
 	return err
 }
 
 const listRollouts = `-- name: ListRollouts :many
-SELECT r.deployment, r.number, r.uid, r.project, r.from_revision, r.to_revision, r.process_version, r.strategy, r.state, r.reason, r.message, r.failure, r.want, r.proven, r.most, r.at_start, r.progress_at, r.progress, r.until, r.deadline_at, r.short, r.crashes, r.owed, r.next_attempt, r.created_by, r.created_at, r.since, r.ended_at FROM rollouts r JOIN deployments d ON d.name = r.deployment AND d.project = r.project
+SELECT r.deployment, r.number, r.uid, r.project, r.from_revision, r.to_revision, r.process_version, r.strategy, r.state, r.reason, r.message, r.failure, r.step, r.step_at, r.want, r.proven, r.most, r.at_start, r.progress_at, r.progress, r.until, r.deadline_at, r.short, r.crashes, r.owed, r.next_attempt, r.created_by, r.created_at, r.since, r.ended_at FROM rollouts r JOIN deployments d ON d.name = r.deployment AND d.project = r.project
 WHERE r.deployment = $1 AND ($2::bigint = 0 OR r.number < $2)
 ORDER BY r.number DESC LIMIT $3
 `
@@ -294,6 +307,8 @@ func (q *Queries) ListRollouts(ctx context.Context, arg ListRolloutsParams) ([]R
 			&i.Reason,
 			&i.Message,
 			&i.Failure,
+			&i.Step,
+			&i.StepAt,
 			&i.Want,
 			&i.Proven,
 			&i.Most,
@@ -323,9 +338,9 @@ func (q *Queries) ListRollouts(ctx context.Context, arg ListRolloutsParams) ([]R
 
 const moveRollout = `-- name: MoveRollout :exec
 UPDATE rollouts SET state = $1, since = CASE WHEN state = $1 THEN since ELSE clock_timestamp() END, reason = $2, message = $3, failure = $4,
-    want = $5, proven = $6, most = $7, progress_at = $8, until = $9, short = $10,
-    crashes = $11, owed = $12, next_attempt = $13, ended_at = CASE WHEN $14::boolean THEN NULL ELSE clock_timestamp() END
-WHERE deployment = $15 AND number = $16
+    step = $5, step_at = $6, want = $7, proven = $8, most = $9, progress_at = $10, until = $11, short = $12,
+    crashes = $13, owed = $14, next_attempt = $15, ended_at = CASE WHEN $16::boolean THEN NULL ELSE clock_timestamp() END
+WHERE deployment = $17 AND number = $18
 `
 
 type MoveRolloutParams struct {
@@ -333,6 +348,8 @@ type MoveRolloutParams struct {
 	Reason      string
 	Message     string
 	Failure     string
+	Step        int32
+	StepAt      *time.Time
 	Want        int32
 	Proven      int32
 	Most        int32
@@ -353,6 +370,8 @@ func (q *Queries) MoveRollout(ctx context.Context, arg MoveRolloutParams) error 
 		arg.Reason,
 		arg.Message,
 		arg.Failure,
+		arg.Step,
+		arg.StepAt,
 		arg.Want,
 		arg.Proven,
 		arg.Most,
@@ -421,6 +440,25 @@ func (q *Queries) RegionThere(ctx context.Context) (time.Time, error) {
 	return since, err
 }
 
+const revisionBefore = `-- name: RevisionBefore :one
+SELECT x.revision::bigint AS revision FROM (
+    SELECT d.revision, 0 AS first FROM deployments d
+    WHERE d.name = $1 AND d.revision > 0
+      AND EXISTS (SELECT 1 FROM deployment_revisions v WHERE v.deployment = d.name AND v.uid = d.uid AND v.revision > d.revision)
+    UNION ALL
+    (SELECT r.from_revision, 1 FROM rollouts r JOIN deployments d ON d.name = r.deployment AND d.project = r.project
+     WHERE r.deployment = $1 AND r.state = 'DEPLOYED' ORDER BY r.number DESC LIMIT 1)) x
+ORDER BY x.first LIMIT 1
+`
+
+// The stable revision if a newer one was released, else that from which it was rolled out.
+func (q *Queries) RevisionBefore(ctx context.Context, deployment string) (int64, error) {
+	row := q.db.QueryRow(ctx, revisionBefore, deployment)
+	var revision int64
+	err := row.Scan(&revision)
+	return revision, err
+}
+
 const scaledRollout = `-- name: ScaledRollout :exec
 UPDATE rollouts SET progress_at = now() WHERE deployment = $1 AND ended_at IS NULL
 `
@@ -433,15 +471,17 @@ func (q *Queries) ScaledRollout(ctx context.Context, deployment string) error {
 
 const turnRollout = `-- name: TurnRollout :exec
 UPDATE rollouts SET state = $1, since = clock_timestamp(), reason = $2, message = $3, progress_at = now(),
-    deadline_at = deadline_at + CASE WHEN state = 'PAUSED' THEN now() - since ELSE interval '0' END,
-    ended_at = CASE WHEN $4::boolean THEN NULL ELSE clock_timestamp() END
-WHERE deployment = $5 AND number = $6
+    step = $4, step_at = $5, deadline_at = deadline_at + CASE WHEN state = 'PAUSED' THEN now() - since ELSE interval '0' END,
+    ended_at = CASE WHEN $6::boolean THEN NULL ELSE clock_timestamp() END
+WHERE deployment = $7 AND number = $8
 `
 
 type TurnRolloutParams struct {
 	State      string
 	Reason     string
 	Message    string
+	Step       int32
+	StepAt     *time.Time
 	Active     bool
 	Deployment string
 	Number     int64
@@ -452,6 +492,8 @@ func (q *Queries) TurnRollout(ctx context.Context, arg TurnRolloutParams) error 
 		arg.State,
 		arg.Reason,
 		arg.Message,
+		arg.Step,
+		arg.StepAt,
 		arg.Active,
 		arg.Deployment,
 		arg.Number,

@@ -23,12 +23,16 @@ type DeploymentPut struct {
 	Compare func(runs *fleet.RunningSpec, released bool) ([]fleet.SpecChange, error)
 }
 
-// DeploymentTurn asks something of a deployment: converge, scale (to Replicas), restart or destroy.
+// DeploymentTurn asks something of a deployment: converge, scale (to Replicas), restart or destroy. Again refuses a converge
+// where no revision is left to roll out.
 type DeploymentTurn struct {
 	postgres.Write
-	Kind     fleet.OperationKind
-	Replicas *int
-	Reason   string
+	Kind  fleet.OperationKind
+	Again bool
+	// StopFirst has a restart end all replicas before the first new one starts.
+	StopFirst bool
+	Replicas  *int
+	Reason    string
 }
 
 // terms are what is kept beside a revision of its definition.

@@ -37,7 +37,7 @@ func (w *deploymentWork) lookAtRollout(ctx context.Context, l *looked) (err erro
 		return err
 	}
 	seen := fleet.RolloutSeen{
-		Number: r.Number, State: fleet.RolloutState(r.State), Since: r.Since, Reason: r.Reason, Want: int(r.Want), Most: int(r.Most), ProgressAt: r.ProgressAt,
+		Number: r.Number, State: fleet.RolloutState(r.State), Since: r.Since, Reason: r.Reason, Step: int(r.Step), StepAt: timeOf(r.StepAt), Want: int(r.Want), Most: int(r.Most), ProgressAt: r.ProgressAt,
 		Progress: postgres.SecondsOf(r.Progress), Deadline: r.DeadlineAt, Short: r.Short, Failure: r.Failure, AtStart: int(r.AtStart),
 		To: fleet.RevisionLine{
 			Revision: r.ToRevision, ProcessVersion: r.ProcessVersion, Terms: l.next.spec.Recovery, Startup: l.next.terms.startup(),
@@ -65,19 +65,30 @@ func (w *deploymentWork) rollOut(ctx context.Context, l line) error {
 	if err != nil {
 		return postgres.Failed("count what is routable", err)
 	}
-	limit, err := w.operationTerms(ctx, postgres.NewOperation{Kind: fleet.OperationConverge, Revision: l.revision.Revision, ProcessVersion: l.version})
+	limit, err := w.rolloutLimit(ctx, l)
+	if err != nil {
+		return err
+	}
+	own, err := w.readLine(ctx, w.row.Revision, w.row.ProcessVersion)
 	if err != nil {
 		return err
 	}
 	r, err := w.q.InsertRollout(ctx, db.InsertRolloutParams{
 		Deployment: w.row.Name, Uid: w.row.Uid, Project: w.row.Project, FromRevision: w.row.Revision, ToRevision: l.revision.Revision, ProcessVersion: l.version,
 		Strategy: strategy, State: string(fleet.RolloutDeploying), AtStart: postgres.WaveNumber(int(routable)),
-		Progress: l.progress().Seconds(), Seconds: decide.OperationLimit(limit).Seconds(), CreatedBy: w.actor,
+		Step:     postgres.WaveNumber(decide.FirstStep(l.spec.Strategy, int(routable), own.spec.Replicas.Min)),
+		Progress: l.progress().Seconds(), Seconds: limit.Seconds(), CreatedBy: w.actor,
 	})
 	if err != nil {
 		return postgres.Failed("start a rollout", err)
 	}
 	return w.write(ctx, w.row.Uid, rolloutLine(&r, fleet.RolloutDeploying, "", w.actor))
+}
+
+// rolloutLimit is how long a rollout may take, pauses apart: as its operation, and the intervals of a canary.
+func (w *deploymentWork) rolloutLimit(ctx context.Context, l line) (time.Duration, error) {
+	t, err := w.operationTerms(ctx, postgres.NewOperation{Kind: fleet.OperationConverge, Revision: l.revision.Revision, ProcessVersion: l.version})
+	return decide.OperationLimit(t) + l.spec.Strategy.Intervals(), err
 }
 
 // supersede ends a rollout whose revision is not wanted any more: its replicas are replaced by what is.
@@ -89,7 +100,7 @@ func (w *deploymentWork) supersede(ctx context.Context, r *db.Rollout, by string
 	if err != nil {
 		return err
 	}
-	p := db.TurnRolloutParams{Deployment: r.Deployment, Number: r.Number, State: string(to), Reason: string(fleet.OperationSuperseded), Message: by}
+	p := db.TurnRolloutParams{Deployment: r.Deployment, Number: r.Number, State: string(to), Reason: string(fleet.OperationSuperseded), Message: by, Step: r.Step, StepAt: r.StepAt}
 	if err := w.q.TurnRollout(ctx, p); err != nil {
 		return postgres.Failed("end a rollout", err)
 	}
@@ -134,7 +145,7 @@ func (c *carrying) moveRollout(ctx context.Context) error {
 	}
 	err := c.q.MoveRollout(ctx, db.MoveRolloutParams{
 		Deployment: r.Deployment, Number: r.Number, State: string(state), Active: state.Active(), Reason: p.Reason, Message: p.Message, Failure: p.Failure,
-		Want: postgres.WaveNumber(p.Want), Proven: postgres.WaveNumber(p.Proven), Most: postgres.WaveNumber(p.Most), ProgressAt: p.ProgressAt, Until: orNull(p.Until),
+		Step: postgres.WaveNumber(p.Step), StepAt: orNull(p.StepAt), Want: postgres.WaveNumber(p.Want), Proven: postgres.WaveNumber(p.Proven), Most: postgres.WaveNumber(p.Most), ProgressAt: p.ProgressAt, Until: orNull(p.Until),
 		Short: p.Short, Crashes: postgres.WaveNumber(p.Crashes), Owed: postgres.WaveNumber(p.Owed), NextAttempt: orNull(p.NextAttempt),
 	})
 	if err != nil {
@@ -180,15 +191,6 @@ func (w *deploymentWork) rollAgain(ctx context.Context, active *db.Rollout, revi
 	return w.rollOut(ctx, l)
 }
 
-// orRolling refuses what has to wait for the end of a rollout.
-func orRolling(err error, r *db.Rollout) error {
-	if err != nil {
-		return err
-	}
-	return fleet.Errorf(fleet.IllegalState, "rollout %d to revision %d is under way, and starts each replica anew", r.Number, r.ToRevision).
-		WithHint("wait for its end, or cancel it: holdfast rollout cancel " + r.Deployment)
-}
-
 // returning reports whether a rollout is on its way back, or is asked to be.
 func (w *deploymentWork) returning(ctx context.Context, r *db.Rollout) (bool, error) {
 	if r == nil || fleet.RolloutState(r.State) == fleet.RolloutCanceling {
@@ -196,7 +198,7 @@ func (w *deploymentWork) returning(ctx context.Context, r *db.Rollout) (bool, er
 	}
 	rows, err := w.q.SeeDeploymentOperations(ctx, w.subject())
 	return slices.ContainsFunc(rows, func(o db.SeeDeploymentOperationsRow) bool {
-		return o.ProcessVersion == r.ProcessVersion && (fleet.OperationKind(o.Kind) == fleet.OperationReturn || fleet.OperationKind(o.Kind) == fleet.OperationConverge && o.CancelRequested)
+		return o.ProcessVersion == r.ProcessVersion && (fleet.OperationKind(o.Kind) == fleet.OperationReturn || o.CancelRequested && slices.Contains(decide.RollingKinds(), fleet.OperationKind(o.Kind)))
 	}), postgres.Failed("read the operations", err)
 }
 

@@ -6,17 +6,19 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
 
-// RolloutTurn asks something of the rollout of a deployment: to pause, resume or cancel it.
+// RolloutTurn asks something of the rollout of a deployment: to pause, resume, promote or cancel it.
 type RolloutTurn struct {
 	postgres.Write
 	On fleet.RolloutEvent
-	// Number is of the rollout that is meant, 0 for whichever is under way.
+	// Number is of the rollout that is meant, 0 for whichever is under way; Step of its step, counted from 1, 0 for whichever.
 	Number int64
+	Step   int
 	Reason string
 }
 
@@ -45,25 +47,42 @@ func (w *deploymentWork) turnRollout(ctx context.Context, t RolloutTurn) (*postg
 	if r == nil || t.Number != 0 && t.Number != r.Number {
 		return nil, w.noRollout(t.Number)
 	}
-	now := fleet.RolloutState(r.State)
 	if t.On == fleet.RolloutCancel {
 		return w.askReturn(ctx, t, r)
 	}
-	if t.On == fleet.RolloutPause && now == fleet.RolloutPaused || t.On == fleet.RolloutResume && now == fleet.RolloutDeploying {
+	if t.Step == 0 || t.Step == int(r.Step)+1 { // else it is late
+		if err := w.turnStep(ctx, t, r); err != nil {
+			return nil, err
+		}
+	}
+	if t.Door.Run == "" {
 		return nil, nil
 	}
-	to, err := now.Next(t.On)
-	if err != nil {
-		return nil, err
+	return w.insertEnded(ctx, t.Door, postgres.NewOperation{Kind: fleet.OperationTurn, Revision: r.ToRevision}, fleet.OperationFinish{Reason: string(t.On)})
+}
+
+// turnStep writes what a request makes of the state and the step.
+func (w *deploymentWork) turnStep(ctx context.Context, t RolloutTurn, r *db.Rollout) error {
+	seen := fleet.RolloutSeen{State: fleet.RolloutState(r.State), Step: int(r.Step), StepAt: timeOf(r.StepAt)}
+	if err := json.Unmarshal(r.Strategy, &seen.Strategy); err != nil {
+		return postgres.Failed("read a strategy", err)
 	}
-	p := db.TurnRolloutParams{Deployment: r.Deployment, Number: r.Number, State: string(to), Active: true, Reason: r.Reason, Message: r.Message}
+	now, changes, err := decide.Turn(seen, t.On)
+	if err != nil || !changes {
+		return err
+	}
+	to := now.State
+	p := db.TurnRolloutParams{
+		Deployment: r.Deployment, Number: r.Number, State: string(to), Active: true, Reason: r.Reason, Message: r.Message,
+		Step: postgres.WaveNumber(now.Step), StepAt: orNull(now.StepAt),
+	}
 	if err := w.q.TurnRollout(ctx, p); err != nil {
-		return nil, postgres.Failed("turn the rollout", err)
+		return postgres.Failed("turn the rollout", err)
 	}
 	if err := w.write(ctx, w.row.Uid, rolloutLine(r, to, t.Reason, t.Actor)); err != nil {
-		return nil, err
+		return err
 	}
-	return nil, postgres.PutOutbox(ctx, w.q, w.subject())
+	return postgres.PutOutbox(ctx, w.q, w.subject())
 }
 
 // askReturn opens the operation by which the next visit turns the rollout round, or gives the one that is open.
@@ -98,8 +117,9 @@ type Rollout struct {
 	Strategy       fleet.Strategy
 	// Reason is why it returns, Message says how far it is, or how it ended.
 	Reason, Message string
-	Want, Proven    int
-	ProgressAt      time.Time
+	// Step counts from 0.
+	Step, Want, Proven int
+	ProgressAt         time.Time
 	// Until is when it is given up without progress, Deadline when at the latest; zero where no clock runs.
 	Until, Deadline                time.Time
 	CreatedBy                      string
@@ -109,7 +129,7 @@ type Rollout struct {
 func rolloutOf(r db.Rollout) (Rollout, error) {
 	out := Rollout{
 		Number: r.Number, State: fleet.RolloutState(r.State), From: r.FromRevision, To: r.ToRevision, ProcessVersion: r.ProcessVersion,
-		Reason: r.Reason, Message: r.Message, Want: int(r.Want), Proven: int(r.Proven), ProgressAt: r.ProgressAt, CreatedBy: r.CreatedBy,
+		Reason: r.Reason, Message: r.Message, Step: int(r.Step), Want: int(r.Want), Proven: int(r.Proven), ProgressAt: r.ProgressAt, CreatedBy: r.CreatedBy,
 		CreatedAt: r.CreatedAt, StateSince: r.Since, EndedAt: timeOf(r.EndedAt),
 	}
 	if out.State.Active() {
@@ -131,6 +151,17 @@ func (s *Store) ListRollouts(ctx context.Context, name fleet.DeploymentName, aft
 		}
 	}
 	return out, nil
+}
+
+// RevisionBefore is the revision that a rollback restores: the stable one while or after another was rolled out and is not
+// DEPLOYED, else that before it.
+func (s *Store) RevisionBefore(ctx context.Context, name fleet.DeploymentName) (int64, error) {
+	revision, err := s.Q.RevisionBefore(ctx, string(name))
+	if postgres.NoRows(err) {
+		return 0, fleet.Errorf(fleet.IllegalState, "deployment %s has no earlier revision that ran", name).At("/revision").
+			WithHint("name one; see its rollouts: holdfast rollout history " + string(name))
+	}
+	return revision, postgres.Failed("read the revision before", err)
 }
 
 // addRollouts adds the rollouts under way to what is known of deployments.

@@ -185,9 +185,23 @@ func TestRequestsDuringARollout(t *testing.T) {
 		}, []fleet.RolloutState{fleet.RolloutSuperseded}, map[int64]int{}, []string{"converge succeeded", "converge superseded", "destroy succeeded"}},
 		"restart": {func(b *bench) {
 			_, err := b.turnDeployment(fleet.OperationRestart)
-			require.Equal(b.T, fleet.IllegalState, fleet.KindOf(err))
+			require.NoError(b.T, err)
 			_, err = b.turnRollout(fleet.RolloutCancel, 9)
 			require.Equal(b.T, fleet.IllegalState, fleet.KindOf(err), "another rollout is not under way")
+		}, []fleet.RolloutState{fleet.RolloutDeployed}, map[int64]int{3: 2}, []string{"converge succeeded", "converge succeeded", "restart succeeded"}},
+		"stop first": {
+			func(b *bench) {
+				_, err := b.turnDeployment(fleet.OperationRestart, stopFirst)
+				require.NoError(b.T, err)
+			},
+			[]fleet.RolloutState{fleet.RolloutDeployed, fleet.RolloutDeployed},
+			map[int64]int{3: 2},
+			[]string{"converge succeeded", "converge succeeded", "restart succeeded"},
+		},
+		"promote": {func(b *bench) {
+			out, err := b.turnRollout(fleet.RolloutPromote, 0)
+			require.NoError(b.T, err)
+			require.Nil(b.T, out.Operation)
 		}, []fleet.RolloutState{fleet.RolloutDeployed}, map[int64]int{2: 2}, []string{"converge succeeded", "converge succeeded"}},
 	} {
 		t.Run(name, func(t *testing.T) {

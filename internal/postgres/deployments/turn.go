@@ -79,7 +79,7 @@ func (w *deploymentWork) mayTurn() error {
 }
 
 // convergeAgain lets a deployment that was given up start again (S44), and rolls the newest revision out again that was rolled back.
-func (w *deploymentWork) convergeAgain(ctx context.Context, _ DeploymentTurn, o *postgres.NewOperation) error {
+func (w *deploymentWork) convergeAgain(ctx context.Context, t DeploymentTurn, o *postgres.NewOperation) error {
 	active, err := w.activeRollout(ctx)
 	if err != nil {
 		return err
@@ -100,6 +100,10 @@ func (w *deploymentWork) convergeAgain(ctx context.Context, _ DeploymentTurn, o 
 		return w.rollAgain(ctx, active, last.Revision, o)
 	}
 	if fleet.DeploymentState(w.row.State) != fleet.DeploymentError {
+		if t.Again {
+			return fleet.Errorf(fleet.IllegalState, "revision %d of deployment %s is the newest, and runs", w.row.Revision, w.row.Name).
+				WithHint("to start its replicas anew: holdfast restart deployment " + w.row.Name)
+		}
 		return nil
 	}
 	return postgres.Failed("start again", w.q.BeginDeploymentAnew(ctx, w.row.Name))
@@ -152,21 +156,6 @@ func withReason(what, why string) string {
 		return what
 	}
 	return what + ": " + why
-}
-
-// restart raises the process version: each replica is replaced.
-func (w *deploymentWork) restart(ctx context.Context, t DeploymentTurn, o *postgres.NewOperation) error {
-	if active, err := w.activeRollout(ctx); err != nil || active != nil {
-		return orRolling(err, active)
-	}
-	version, err := w.q.RestartDeployment(ctx, w.row.Name)
-	if err != nil {
-		return postgres.Failed("raise the process version", err)
-	}
-	o.ProcessVersion = version
-	now := w.row
-	now.ProcessVersion = version
-	return w.turned(ctx, now, historyLine{reason: "restarted", message: withReason(fmt.Sprintf("process version %d", version), t.Reason), actor: t.Actor})
 }
 
 // turned tells of what is wanted from now on: no visit may find anything else changed (X17).
@@ -234,22 +223,27 @@ func (w *deploymentWork) destroyUnreleased(ctx context.Context, t DeploymentTurn
 
 // tellOfEnd answers a door with an operation that has ended: the door finds it when it asks again, and
 // learns it from the answer (X13).
-func (w *deploymentWork) tellOfEnd(ctx context.Context, t DeploymentTurn, out *postgres.Started) error {
-	op, err := w.insert(ctx, t.Door, postgres.NewOperation{Kind: t.Kind})
+func (w *deploymentWork) tellOfEnd(ctx context.Context, t DeploymentTurn, out *postgres.Started) (err error) {
+	out.Operation, err = w.insertEnded(ctx, t.Door, postgres.NewOperation{Kind: t.Kind}, fleet.OperationFinish{Reason: "destroyed", Message: "it was never released"})
+	return err
+}
+
+// insertEnded writes an operation that has succeeded, of which its door learns at once.
+func (w *deploymentWork) insertEnded(ctx context.Context, door postgres.Door, o postgres.NewOperation, how fleet.OperationFinish) (*postgres.Operation, error) {
+	op, err := w.insert(ctx, door, o)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	id := string(op.ID)
 	if err := w.q.EndOperationsEach(ctx, db.EndOperationsEachParams{
-		Ids: []string{id}, States: []string{string(fleet.OperationSucceeded)}, Reasons: []string{"destroyed"}, Messages: []string{"it was never released"},
+		Ids: []string{id}, States: []string{string(fleet.OperationSucceeded)}, Reasons: []string{how.Reason}, Messages: []string{how.Message},
 	}); err != nil {
-		return postgres.Failed("end the operation", err)
+		return nil, postgres.Failed("end the operation", err)
 	}
 	if err := w.q.DoorTold(ctx, id); err != nil {
-		return postgres.Failed("record that the door was notified", err)
+		return nil, postgres.Failed("record that the door was notified", err)
 	}
-	out.Operation, err = postgres.OperationOfDoor(ctx, w.q, t.Door)
-	return err
+	return postgres.OperationOfDoor(ctx, w.q, door)
 }
 
 // RemoveReplica ends a replica by hand; another takes its place (S115). One that ends already is

@@ -127,14 +127,14 @@ func (w *deploymentWork) look(ctx context.Context) (looked, error) {
 			return l, err
 		}
 	}
-	if s.Operations, err = w.operations(ctx, &l); err != nil || len(s.Operations) == 0 {
+	if s.Operations, err = w.operations(ctx, &l); err != nil || len(s.Operations) == 0 && s.Rollout == nil {
 		return l, err
 	}
 	s.Unconfirmed, err = w.unconfirmed(ctx)
 	return l, err
 }
 
-// unconfirmed are the nodes that may run something of this declaration that has ended; only operations ask.
+// unconfirmed are the nodes that may run something of this declaration that has ended; only operations and rollouts ask.
 func (w *deploymentWork) unconfirmed(ctx context.Context) ([]fleet.UnconfirmedNode, error) {
 	rows, err := w.q.UnconfirmedNodes(ctx, db.UnconfirmedNodesParams{Deployment: w.row.Name, Uid: w.row.Uid})
 	out := make([]fleet.UnconfirmedNode, len(rows))
@@ -208,13 +208,28 @@ func (w *deploymentWork) fromVersion() int64 {
 // not from before a restart.
 func (w *deploymentWork) replicaSeen(r db.SeeReplicasRow, l *looked) fleet.ReplicaSeen {
 	out := replicaSeen(r)
-	for _, x := range []line{l.line, l.next} {
-		if x.revision != nil && r.ProcessVersion >= w.fromVersion() && bytes.Equal(r.Object, objectOf(x.revision)) {
-			out.ProcessVersion = x.version
-			break
-		}
+	if r.ProcessVersion < w.fromVersion() {
+		return out
+	}
+	own := l.line.of(r)
+	switch {
+	case l.next.of(r) && (!own || l.next.brought(r, l.version)):
+		out.ProcessVersion = l.next.version
+	case own:
+		out.ProcessVersion = l.version
 	}
 	return out
+}
+
+// of reports whether a replica runs the object of a line.
+func (l line) of(r db.SeeReplicasRow) bool {
+	return l.revision != nil && bytes.Equal(r.Object, objectOf(l.revision))
+}
+
+// brought reports whether a rollout made the replica, whose stable revision, of the same object, has a version: a higher one since
+// it returns to it.
+func (l line) brought(r db.SeeReplicasRow, stable int64) bool {
+	return r.ProcessVersion >= l.version && (stable < l.version || r.ProcessVersion < stable)
 }
 
 func replicaSeen(r db.SeeReplicasRow) fleet.ReplicaSeen {
@@ -272,6 +287,8 @@ func (w *deploymentWork) stale(o db.SeeDeploymentOperationsRow, wanted, rolling 
 		return w.deleting() && (w.row.NextUid == nil || o.Revision <= w.row.Revision)
 	case kind == fleet.OperationReturn: // of a rollout that another took the place of
 		return rolling != o.ProcessVersion
+	case kind == fleet.OperationRestart && o.StopFirst && o.ProcessVersion > 0 && o.Revision < wanted: // a rollout as well
+		return true
 	case kind == fleet.OperationScale && o.Target != w.row.Target:
 		return true
 	}

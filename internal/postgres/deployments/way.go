@@ -107,7 +107,7 @@ func (w *deploymentWork) take(ctx context.Context, how way, r db.InsertDeploymen
 		}
 	}
 	if how.ReleaseWay == decide.ReleaseJoins {
-		return w.join(ctx, r.Revision)
+		return w.join(ctx, r.Revision, how.active)
 	}
 	if err := w.supersede(ctx, how.active, fmt.Sprintf("revision %d was released", r.Revision)); err != nil || how.ReleaseWay != decide.ReleaseRollsOut {
 		return err
@@ -119,17 +119,28 @@ func (w *deploymentWork) take(ctx context.Context, how way, r db.InsertDeploymen
 	return w.rollOut(ctx, l)
 }
 
-// join has the rollout under way bring a revision of the same object, by its strategy.
-func (w *deploymentWork) join(ctx context.Context, revision int64) error {
-	l, err := w.readLine(ctx, revision, 0)
+// join has the rollout under way bring a revision of the same object, by its strategy. The rollout stays of its type, with its steps.
+func (w *deploymentWork) join(ctx context.Context, revision int64, active *db.Rollout) error {
+	l, err := w.readLine(ctx, revision, active.ProcessVersion)
 	if err != nil {
 		return err
+	}
+	var before fleet.Strategy
+	if err := json.Unmarshal(active.Strategy, &before); err != nil {
+		return postgres.Failed("read a strategy", err)
+	}
+	if now := &l.spec.Strategy; now.Type != before.Type {
+		now.Type, now.Steps = before.Type, before.Steps
 	}
 	strategy, err := json.Marshal(l.spec.Strategy)
 	if err != nil {
 		return postgres.Failed("write a strategy", err)
 	}
+	limit, err := w.rolloutLimit(ctx, l)
+	if err != nil {
+		return err
+	}
 	return postgres.Failed("join the rollout", w.q.JoinRollout(ctx, db.JoinRolloutParams{
-		Deployment: w.row.Name, ToRevision: revision, Strategy: strategy, Progress: l.progress().Seconds(),
+		Deployment: w.row.Name, ToRevision: revision, Strategy: strategy, Progress: l.progress().Seconds(), Seconds: limit.Seconds(),
 	}))
 }

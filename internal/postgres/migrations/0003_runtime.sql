@@ -24,10 +24,12 @@ CREATE TABLE rollouts (
     to_revision     bigint      NOT NULL,
     process_version bigint      NOT NULL,
     strategy        jsonb       NOT NULL,
-    state           text        NOT NULL CHECK (state IN ('DEPLOYING', 'PAUSED', 'CANCELING', 'DEPLOYED', 'CANCELED', 'FAILED', 'SUPERSEDED')),
+    state           text        NOT NULL CHECK (state IN ('DEPLOYING', 'PREPAUSED', 'PAUSED', 'CANCELING', 'DEPLOYED', 'CANCELED', 'FAILED', 'SUPERSEDED')),
     reason          text        NOT NULL DEFAULT '', -- why it returns or returned
     message         text        NOT NULL DEFAULT '',
     failure         text        NOT NULL DEFAULT '', -- the newest of a replica of the new revision
+    step            integer     NOT NULL DEFAULT 0,
+    step_at         timestamptz,                     -- when a canary reached it
     want            integer     NOT NULL DEFAULT 0,  -- replicas of the new revision
     proven          integer     NOT NULL DEFAULT 0,
     most            integer     NOT NULL DEFAULT 0,  -- the highest number that was proven
@@ -45,9 +47,12 @@ CREATE TABLE rollouts (
     since           timestamptz NOT NULL DEFAULT now(), -- of the state
     ended_at        timestamptz,
     PRIMARY KEY (deployment, number),
-    CHECK ((ended_at IS NULL) = (state IN ('DEPLOYING', 'PAUSED', 'CANCELING')))
+    CHECK ((ended_at IS NULL) = (state IN ('DEPLOYING', 'PREPAUSED', 'PAUSED', 'CANCELING')))
 );
 CREATE UNIQUE INDEX rollouts_active ON rollouts (deployment) WHERE ended_at IS NULL;
+
+-- A restart that ends all replicas before the first new one starts. One of process version 0 begins when the rollout under way ends.
+ALTER TABLE operations ADD COLUMN stop_first boolean NOT NULL DEFAULT false;
 
 -- Sync (docs/sync.md): the newest digest of each node, which is compared with the rows of its replicas. After a crash of
 -- the database nodes send it again.

@@ -48,6 +48,10 @@ UPDATE deployments SET target = @target, updated_at = now() WHERE name = @name;
 UPDATE deployments SET process_version = greatest(last_version, process_version) + 1, from_version = greatest(last_version, process_version) + 1, last_version = greatest(last_version, process_version) + 1, updated_at = now()
 WHERE name = @name RETURNING process_version;
 
+-- name: BeginRestarts :exec
+UPDATE operations SET revision = @revision, process_version = @process_version, target = @target, deadline_at = now() + make_interval(secs => @seconds::float8)
+WHERE subject = @subject AND kind = 'restart' AND process_version = 0 AND state = 'running' AND NOT cancel_requested;
+
 -- What was begun is begun anew: the way out of ERROR.
 -- name: BeginDeploymentAnew :exec
 UPDATE deployments SET began = 0, next_attempt = NULL, updated_at = now() WHERE name = @name;
@@ -78,7 +82,7 @@ WITH r AS (DELETE FROM deployment_revisions v WHERE v.deployment = @name AND v.p
 DELETE FROM replicas x WHERE x.deployment = @name AND x.ended_at IS NOT NULL;
 
 -- name: SeeDeploymentOperations :many
-SELECT id, kind, revision, process_version, target, cancel_requested, created_at, deadline_at FROM operations
+SELECT id, kind, revision, process_version, target, stop_first, cancel_requested, created_at, deadline_at FROM operations
 WHERE subject = @subject AND kind IN ('converge', 'scale', 'restart', 'destroy', 'return') AND state = 'running' ORDER BY created_at, id;
 
 -- name: CountUntold :one

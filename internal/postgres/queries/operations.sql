@@ -1,8 +1,8 @@
 -- name: InsertOperation :one
 INSERT INTO operations (id, kind, site, name, subject, revision, project, state, requested_by, door_workflow, door_run, deadline_at,
-                        process_version, target, forced, drain_of)
+                        process_version, target, forced, drain_of, stop_first)
 VALUES (@id, @kind, @site, @name, @subject, @revision, @project, 'running', @requested_by, @door_workflow, @door_run,
-        now() + make_interval(secs => @seconds::float8), @process_version, @target, @forced, @drain_of)
+        now() + make_interval(secs => @seconds::float8), @process_version, @target, @forced, @drain_of, @stop_first)
 RETURNING *;
 
 -- name: OperationByDoor :one
@@ -94,8 +94,8 @@ LEFT JOIN deployments d ON d.name = o.name AND o.kind IN ('converge', 'scale', '
 WHERE o.state = 'running' AND o.deadline_at < now() - make_interval(secs => CASE WHEN d.name IS NULL THEN 0 ELSE @entity_seconds::float8 END)
   AND NOT (o.kind = 'drain' AND (SELECT l.since + make_interval(secs => @entity_seconds::float8) > now() FROM link_there l)
            AND EXISTS (SELECT 1 FROM link_servers l WHERE l.seen_at > now() - make_interval(secs => l.silence_seconds)))
-  AND NOT (o.kind IN ('converge', 'return') AND EXISTS (SELECT 1 FROM rollouts r WHERE r.deployment = o.name AND r.ended_at IS NULL
-                                                        AND r.process_version = o.process_version)) -- they end with it
+  AND NOT (o.kind IN ('converge', 'return', 'restart') AND EXISTS (SELECT 1 FROM rollouts r WHERE r.deployment = o.name AND r.ended_at IS NULL
+                                                                   AND o.process_version IN (r.process_version, 0))) -- they end with it, or begin
 ORDER BY o.deadline_at LIMIT @max_rows;
 
 -- name: NotifyOperation :exec

@@ -5,31 +5,34 @@ SELECT * FROM rollouts WHERE deployment = @deployment AND ended_at IS NULL;
 -- name: InsertRollout :one
 WITH old AS (DELETE FROM rollouts o WHERE o.deployment = @deployment AND o.ended_at IS NOT NULL
              AND o.number <= (SELECT max(x.number) FROM rollouts x WHERE x.deployment = @deployment) - 99)
-INSERT INTO rollouts (deployment, number, uid, project, from_revision, to_revision, process_version, strategy, state, at_start, progress, deadline_at, created_by)
-SELECT @deployment, coalesce(max(r.number), 0) + 1, @uid, @project, @from_revision, @to_revision, @process_version, @strategy, @state, @at_start, @progress,
+INSERT INTO rollouts (deployment, number, uid, project, from_revision, to_revision, process_version, strategy, state, step, at_start, progress, deadline_at, created_by)
+SELECT @deployment, coalesce(max(r.number), 0) + 1, @uid, @project, @from_revision, @to_revision, @process_version, @strategy, @state, @step, @at_start, @progress,
        now() + make_interval(secs => @seconds::float8), @created_by
 FROM rollouts r WHERE r.deployment = @deployment
 RETURNING *;
 
 -- name: MoveRollout :exec
 UPDATE rollouts SET state = @state, since = CASE WHEN state = @state THEN since ELSE clock_timestamp() END, reason = @reason, message = @message, failure = @failure,
-    want = @want, proven = @proven, most = @most, progress_at = @progress_at, until = sqlc.narg(until), short = @short,
+    step = @step, step_at = sqlc.narg(step_at), want = @want, proven = @proven, most = @most, progress_at = @progress_at, until = sqlc.narg(until), short = @short,
     crashes = @crashes, owed = @owed, next_attempt = sqlc.narg(next_attempt), ended_at = CASE WHEN @active::boolean THEN NULL ELSE clock_timestamp() END
 WHERE deployment = @deployment AND number = @number;
 
 -- An edit that no replica has to be replaced for joins the rollout.
 -- name: JoinRollout :exec
-UPDATE rollouts SET to_revision = @to_revision, strategy = @strategy, progress = @progress, progress_at = now() WHERE deployment = @deployment AND ended_at IS NULL;
+UPDATE rollouts SET to_revision = @to_revision, strategy = @strategy, progress = @progress, progress_at = now(),
+    deadline_at = greatest(deadline_at, now() + make_interval(secs => @seconds::float8))
+WHERE deployment = @deployment AND ended_at IS NULL;
 
 -- name: TurnRollout :exec
 UPDATE rollouts SET state = @state, since = clock_timestamp(), reason = @reason, message = @message, progress_at = now(),
-    deadline_at = deadline_at + CASE WHEN state = 'PAUSED' THEN now() - since ELSE interval '0' END,
+    step = @step, step_at = sqlc.narg(step_at), deadline_at = deadline_at + CASE WHEN state = 'PAUSED' THEN now() - since ELSE interval '0' END,
     ended_at = CASE WHEN @active::boolean THEN NULL ELSE clock_timestamp() END
 WHERE deployment = @deployment AND number = @number;
 
 -- The revision that was rolled out is the deployment's own from now on.
 -- name: AdoptRevision :one
-UPDATE deployments SET revision = @revision, process_version = @process_version, began = @revision, began_version = @process_version, updated_at = now()
+UPDATE deployments SET revision = @revision, process_version = @process_version, began = @revision, began_version = @process_version,
+    from_version = CASE WHEN revision = @revision THEN @process_version ELSE from_version END, updated_at = now()
 WHERE name = @name RETURNING *;
 
 -- The stable revision gets a version above that of the one that it comes back from; what runs of it stays.
@@ -58,3 +61,14 @@ SELECT coalesce((SELECT l.since FROM link_there l), now())::timestamptz AS since
 -- A scale gives a rollout its time anew.
 -- name: ScaledRollout :exec
 UPDATE rollouts SET progress_at = now() WHERE deployment = @deployment AND ended_at IS NULL;
+
+-- The stable revision if a newer one was released, else that from which it was rolled out.
+-- name: RevisionBefore :one
+SELECT x.revision::bigint AS revision FROM (
+    SELECT d.revision, 0 AS first FROM deployments d
+    WHERE d.name = @deployment AND d.revision > 0
+      AND EXISTS (SELECT 1 FROM deployment_revisions v WHERE v.deployment = d.name AND v.uid = d.uid AND v.revision > d.revision)
+    UNION ALL
+    (SELECT r.from_revision, 1 FROM rollouts r JOIN deployments d ON d.name = r.deployment AND d.project = r.project
+     WHERE r.deployment = @deployment AND r.state = 'DEPLOYED' ORDER BY r.number DESC LIMIT 1)) x
+ORDER BY x.first LIMIT 1;

@@ -1,0 +1,55 @@
+package decide
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// tellHow says how far it is.
+func (r *rollout) tellHow() string {
+	of := fmt.Sprintf("%d of %d replicas are healthy", len(r.proven()), r.seen.Target)
+	switch r.state { //nolint:exhaustive // the last return is for the others
+	case fleet.RolloutCanceling:
+		return fmt.Sprintf("it returns from revision %d to revision %d, because of %s: %s", r.To.Revision, r.seen.Revision, r.why(), of)
+	case fleet.RolloutPaused:
+		return fmt.Sprintf("the rollout of revision %d is paused%s: %s", r.To.Revision, r.at(), of)
+	case fleet.RolloutDeployed:
+		return fmt.Sprintf("revision %d runs everywhere", r.To.Revision)
+	case fleet.RolloutCanceled, fleet.RolloutFailed:
+		return fmt.Sprintf("revision %d was rolled back to revision %d: %s", r.To.Revision, r.seen.Revision, r.why())
+	}
+	if r.plan.Failure != "" {
+		of += "; " + r.plan.Failure
+	}
+	if r.recreates() && r.Step < recreateStart {
+		of = "its replicas end before the first new one starts"
+	}
+	return fmt.Sprintf("revision %d replaces revision %d%s: %s", r.To.Revision, r.seen.Revision, r.at(), of)
+}
+
+// at says at which step of a canary it is.
+func (r *rollout) at() string {
+	if !r.stepping() {
+		return ""
+	}
+	x := r.steps()[r.Step]
+	s := fmt.Sprintf(", step %d of %d with %d %% of the replicas", r.Step+1, len(r.steps())+1, x.Weight)
+	switch {
+	case r.StepAt.IsZero():
+	case r.state == fleet.RolloutPaused:
+		s += ", reached; resume or promote it"
+	default:
+		s += fmt.Sprintf(", reached; the next is in %s", r.StepAt.Add(x.Wait()).Sub(r.seen.At).Round(time.Second))
+	}
+	return s
+}
+
+// why is the reason of its return, with the newest failure of the new revision.
+func (r *rollout) why() string {
+	if r.plan.Failure != "" && r.plan.Reason != ReasonCancelled {
+		return r.plan.Reason + "; " + r.plan.Failure
+	}
+	return r.plan.Reason
+}

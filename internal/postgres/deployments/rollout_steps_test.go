@@ -1,0 +1,210 @@
+package deployments_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/deployments"
+	"github.com/holdfast-io/holdfast/internal/testkit/stores"
+)
+
+func stopFirst(t *deployments.DeploymentTurn) { t.StopFirst = true }
+
+// stepped has a canary of four replicas under way: a paused step of a quarter, and one of half that lasts for an hour.
+func (b *bench) stepped() *bench {
+	b.T.Helper()
+	four := asking(func(s *fleet.DeploymentSpec) {
+		s.Replicas = fleet.ReplicaBounds{Min: 1, Max: 10, Initial: 4}
+		s.Strategy = fleet.Strategy{Type: fleet.StrategyCanary, Steps: []fleet.CanaryStep{{Weight: 25, Pause: true}, {Weight: 50, Interval: 3600}}}
+	})
+	b.putDeployment(commanded("one"), four)
+	b.settles()
+	b.putDeployment(commanded("two"), four)
+	return b
+}
+
+func (b *bench) goesOn() {
+	b.T.Helper()
+	for range 10 {
+		b.visits()
+		b.obey(nodeA)
+		b.obey(nodeB)
+	}
+	b.visits()
+}
+
+// atStep is the state of the rollout, its step counted from 1, and how many run of which version.
+func (b *bench) atStep() (fleet.RolloutState, int, map[int64]int) {
+	b.T.Helper()
+	b.goesOn()
+	r := b.rollouts()[0]
+	return r.State, r.Step + 1, b.versions()
+}
+
+func (b *bench) askStep(on fleet.RolloutEvent, step int) {
+	b.T.Helper()
+	_, err := b.TurnRollout(b.Ctx(), deployments.RolloutTurn{Write: stores.WriteOf(webKey), On: on, Number: 1, Step: step})
+	require.NoError(b.T, err)
+}
+
+// F62, F67, F69, S125, X3: a canary waits at its steps, follows the target, and a late request changes nothing.
+func TestCanaryWaitsAtItsSteps(t *testing.T) {
+	t.Parallel()
+	b := setup(t).deployable().stepped()
+	b.visits()
+	require.Equal(t, fleet.RolloutPrepaused, b.rollouts()[0].State)
+	requireStep := func(state fleet.RolloutState, step int, versions map[int64]int) {
+		t.Helper()
+		s, n, v := b.atStep()
+		require.Equal(t, []any{state, step, versions}, []any{s, n, v}, b.rollouts()[0].Message)
+	}
+	requireStep(fleet.RolloutPaused, 1, map[int64]int{1: 3, 2: 1})
+	_, err := b.turnDeployment(fleet.OperationScale, to(8))
+	require.NoError(t, err)
+	requireStep(fleet.RolloutPaused, 1, map[int64]int{1: 6, 2: 2})
+	b.askStep(fleet.RolloutResume, 1)
+	requireStep(fleet.RolloutDeploying, 2, map[int64]int{1: 4, 2: 4})
+	b.askStep(fleet.RolloutResume, 1) // it is late
+	requireStep(fleet.RolloutDeploying, 2, map[int64]int{1: 4, 2: 4})
+	_, err = b.turnDeployment(fleet.OperationScale, to(2))
+	require.NoError(t, err)
+	requireStep(fleet.RolloutDeploying, 2, map[int64]int{1: 1, 2: 1})
+	b.Exec(`UPDATE rollouts SET step_at = now() - interval '2 hours'`)
+	requireStep(fleet.RolloutDeployed, 3, map[int64]int{2: 2})
+	require.Equal(t, []string{"converge succeeded", "converge succeeded", "scale succeeded", "scale succeeded"}, b.deploymentOperations())
+}
+
+// S125: past all steps at once; and without steps in front of a stable revision of which too few run.
+func TestCanaryPromoted(t *testing.T) {
+	t.Parallel()
+	b := setup(t).deployable().stepped()
+	b.goesOn()
+	b.askStep(fleet.RolloutPromote, 0)
+	state, _, versions := b.atStep()
+	require.Equal(t, []any{fleet.RolloutDeployed, map[int64]int{2: 4}}, []any{state, versions})
+
+	b.failing(2)
+	four := asking(func(s *fleet.DeploymentSpec) {
+		s.Replicas = fleet.ReplicaBounds{Min: 1, Max: 10, Initial: 4}
+		s.Strategy = fleet.Strategy{Type: fleet.StrategyCanary, Steps: []fleet.CanaryStep{{Weight: 25, Pause: true}}}
+	})
+	b.putDeployment(commanded("three"), four)
+	state, _, _ = b.atStep()
+	require.Equal(t, fleet.RolloutDeployed, state, "none of it ran")
+}
+
+// F31 to F33, F59: a restart that stops first ends all replicas before it creates one, and starts again what it stopped where a node
+// does not confirm it.
+func TestRestartStopsFirst(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		during func(*bench)
+		ends   string
+		end    fleet.RolloutState
+		runs   map[int64]int
+	}{
+		"confirmed": {func(*bench) {}, "restart succeeded", fleet.RolloutDeployed, map[int64]int{2: 2}},
+		"not confirmed": {func(b *bench) {
+			b.disconnect(nodeA)
+			b.late()
+			require.Equal(b.T, fleet.RolloutCanceling, b.rollouts()[0].State)
+			b.connect(nodeA)
+		}, "restart failed", fleet.RolloutFailed, map[int64]int{3: 2}},
+		"cancelled": {func(b *bench) {
+			_, err := b.turnRollout(fleet.RolloutCancel, 0)
+			require.NoError(b.T, err)
+		}, "restart cancelled", fleet.RolloutCanceled, map[int64]int{3: 2}},
+		"superseded": {func(b *bench) { b.putDeployment(commanded("two")) }, "restart superseded", fleet.RolloutSuperseded, map[int64]int{3: 2}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t).deployable()
+			b.putDeployment(commanded("one"))
+			b.settles()
+			_, err := b.turnDeployment(fleet.OperationRestart, stopFirst)
+			require.NoError(t, err)
+			b.visits()
+			require.Empty(t, b.versions(), "all end, and none is created")
+			c.during(b)
+			b.settles()
+			require.Equal(t, c.runs, b.versions())
+			require.Contains(t, b.deploymentOperations(), c.ends)
+			require.Contains(t, b.ends(), c.end)
+		})
+	}
+}
+
+// F33: with a node that is not connected, nothing is stopped.
+func TestRestartStopsNothingBesideALostNode(t *testing.T) {
+	t.Parallel()
+	b := setup(t).deployable()
+	b.putDeployment(commanded("one"))
+	b.settles()
+	b.disconnect(nodeB)
+	op, err := b.turnDeployment(fleet.OperationRestart, stopFirst)
+	require.NoError(t, err)
+	b.visits()
+	b.connect(nodeB)
+	b.settles()
+	require.Equal(t, map[int64]int{1: 2}, b.versions(), "they run on")
+	require.Equal(t, "restart failed", b.deploymentOperations()[1])
+	o, err := b.GetOperation(b.Ctx(), op.Operation.ID)
+	require.NoError(t, err)
+	require.Equal(t, "not_connected", o.Reason)
+	_, err = b.turnDeployment(fleet.OperationScale, to(0))
+	require.NoError(t, err)
+	b.settles()
+	_, err = b.turnDeployment(fleet.OperationRestart, stopFirst)
+	require.Equal(t, fleet.IllegalState, fleet.KindOf(err), "nothing runs")
+}
+
+// F63, X3: what a rollback restores, and what is left to retry.
+func TestRevisionBefore(t *testing.T) {
+	t.Parallel()
+	b := setup(t).deployable()
+	b.putDeployment(commanded("one"))
+	b.settles()
+	_, err := b.RevisionBefore(b.Ctx(), web)
+	require.Equal(t, fleet.IllegalState, fleet.KindOf(err))
+	b.putDeployment(commanded("two"))
+	before := func() int64 {
+		n, err := b.RevisionBefore(b.Ctx(), web)
+		require.NoError(t, err)
+		return n
+	}
+	require.EqualValues(t, 1, before(), "the stable one")
+	b.settles()
+	require.EqualValues(t, 1, before(), "that before")
+	again := func(t *deployments.DeploymentTurn) { t.Again = true }
+	_, err = b.turnDeployment(fleet.OperationConverge, again)
+	require.Equal(t, fleet.IllegalState, fleet.KindOf(err), "nothing to retry")
+	b.putDeployment(commanded("three"))
+	b.visits()
+	b.failing(3)
+	b.stuck()
+	b.settles()
+	require.EqualValues(t, 2, before(), "the stable one")
+	_, err = b.turnDeployment(fleet.OperationConverge, again)
+	require.NoError(t, err)
+	b.settles()
+	require.Equal(t, fleet.RolloutDeployed, b.ends()[0])
+}
+
+// X13: a door that turns a rollout is answered with an operation that has ended, and turns it once.
+func TestDoorTurnsOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t).deployable().stepped()
+	b.goesOn()
+	w := stores.WriteOf(webKey)
+	w.Door = postgres.Door{Workflow: "person", Run: "run"}
+	for range 2 {
+		out, err := b.TurnRollout(b.Ctx(), deployments.RolloutTurn{Write: w, On: fleet.RolloutResume})
+		require.NoError(t, err)
+		require.Equal(t, fleet.OperationSucceeded, out.Operation.State)
+		_, step, _ := b.atStep()
+		require.Equal(t, 2, step)
+	}
+}
