@@ -45,7 +45,7 @@ func FirstStep(s fleet.Strategy, routable, least int) int {
 	return 0
 }
 
-// step goes to a step; the time without progress begins anew.
+// step goes to a step; the time without progress starts again.
 func (r *rollout) step(n int) {
 	r.Step, r.plan.Step, r.StepAt, r.plan.StepAt = n, n, time.Time{}, time.Time{}
 	r.plan.ProgressAt, r.again = r.seen.At, true

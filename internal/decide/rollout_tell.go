@@ -37,7 +37,7 @@ func (r *rollout) at() string {
 	x := r.steps()[r.Step]
 	s := fmt.Sprintf(", step %d of %d with %d %% of the replicas", r.Step+1, len(r.steps())+1, x.Weight)
 	switch {
-	case r.StepAt.IsZero():
+	case r.StepAt.IsZero() || len(r.proven()) < r.limit():
 	case r.state == fleet.RolloutPaused:
 		s += ", reached; resume or promote it"
 	default:

@@ -3,6 +3,7 @@ package fleet_test
 import (
 	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -49,12 +50,33 @@ func TestShare(t *testing.T) {
 	}
 }
 
+// canary has a spec roll out by steps.
+func canary(steps ...fleet.CanaryStep) func(*fleet.DeploymentSpec) {
+	return func(s *fleet.DeploymentSpec) { s.Strategy.Type, s.Strategy.Steps = fleet.StrategyCanary, steps }
+}
+
+// S125: without declared steps there are those of 20 %, and the last that brings all.
+func TestCanaryHasSteps(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, []fleet.CanaryStep{{Weight: 20}, {Weight: 40}, {Weight: 60}, {Weight: 80}}, fleet.Strategy{Type: fleet.StrategyCanary}.Plan())
+	require.Empty(t, fleet.Strategy{}.Plan())
+	require.Equal(t, 90*time.Second, fleet.Strategy{Steps: []fleet.CanaryStep{{Interval: 60}, {Interval: 30}}}.Intervals())
+	require.Equal(t, 72*time.Hour, fleet.Strategy{}.LongestPause())
+}
+
 // S123, X11: a strategy by which nothing could move, or that gives up before a replica can have started, is rejected.
 func TestStrategyIsRejected(t *testing.T) {
 	t.Parallel()
 	none := &fleet.Share{}
 	for field, change := range map[string]func(*fleet.DeploymentSpec){
 		"/strategy/max_surge":         func(s *fleet.DeploymentSpec) { s.Strategy.MaxSurge = none },
+		"/strategy/type":              func(s *fleet.DeploymentSpec) { s.Strategy.Type = "blue-green" },
+		"/strategy/steps":             func(s *fleet.DeploymentSpec) { s.Strategy.Steps = []fleet.CanaryStep{{Weight: 20}} },
+		"/strategy/steps/1/weight":    canary(fleet.CanaryStep{Weight: 20}, fleet.CanaryStep{Weight: 20}),
+		"/strategy/steps/0/weight":    canary(fleet.CanaryStep{Weight: 101}),
+		"/strategy/steps/0":           canary(fleet.CanaryStep{Weight: 1, Interval: 1, Pause: true}),
+		"/strategy/steps/0/interval":  canary(fleet.CanaryStep{Weight: 1, Interval: -1}),
+		"/strategy/pause_deadline":    func(s *fleet.DeploymentSpec) { s.Strategy.PauseDeadline = -1 },
 		"/strategy/max_in_flight":     func(s *fleet.DeploymentSpec) { s.Strategy.MaxInFlight = -1 },
 		"/strategy/min_healthy_time":  func(s *fleet.DeploymentSpec) { s.Strategy.MinHealthyTime = -1 },
 		"/strategy/progress_deadline": func(s *fleet.DeploymentSpec) { s.Strategy.ProgressDeadline = 59 },
