@@ -223,13 +223,18 @@ func TestDeploymentContract(t *testing.T) {
 
 	require.Contains(t, s.ok("rollout", "history", "web").stderr, "nothing found")
 	require.Contains(t, s.ok("rollout", "status", "web", "-o", "json").stdout, `"items": []`)
-	for _, word := range []string{"pause", "resume", "cancel"} {
+	for _, word := range []string{"pause", "resume", "promote", "cancel"} {
 		refused := s.run("rollout", word, "web", "--rollout", "3")
 		require.Equal(t, exitConflict, refused.code)
 		require.Contains(t, refused.stderr, "holdfast rollout history web")
 		require.Equal(t, exitNotFound, s.run("rollout", word, "ghost").code)
 	}
 	require.Equal(t, exitUsage, s.run("rollout", "cancel", "web", "--rollout", "-1").code)
+	require.Equal(t, exitUsage, s.run("rollout", "resume", "web", "--step", "-1").code)
+	require.Contains(t, s.run("rollout", "rollback", "web").stderr, "no earlier revision")
+	require.Equal(t, exitNotFound, s.run("rollout", "rollback", "web", "--revision", "99").code)
+	require.Equal(t, exitUsage, s.run("rollout", "rollback", "web", "--revision", "0").code)
+	require.Equal(t, exitNotFound, s.run("rollout", "retry", "ghost").code)
 	require.Equal(t, exitNotFound, s.run("rollout", "history", "ghost").code)
 	for of, says := range map[string]string{"{max_surge: many}": `"25%"`, "{max_surge: 0}": "/strategy/max_surge", "{when_full: never}": "old_first"} {
 		bad := s.run("apply", "-f", write(t, "bad.yaml", "kind: Deployment\nname: bad\nspec: {command: [x], strategy: "+of+"}"))

@@ -100,6 +100,10 @@ func (c *cli) newRolloutList(use, short string, limit int) *cobra.Command {
 		ValidArgsFunction: c.completeObjects("deployment"),
 	}
 	w.add(cmd, limit)
+	if limit == 1 {
+		w.over = rolloutOver
+		cmd.Long = short + ".\n\nWith --watch it follows the rollout, and ends with it: with code 7 where the stable revision runs again, and 6 where it was superseded."
+	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := fleet.ValidateName("deployment", args[0]); err != nil {
 			return &usageError{err}
@@ -117,4 +121,22 @@ func (c *cli) newRolloutList(use, short string, limit int) *cobra.Command {
 		})
 	}
 	return cmd
+}
+
+// rolloutOver reports whether the newest rollout has ended. An end other than DEPLOYED is an error.
+func rolloutOver(v view) (bool, error) {
+	if len(v.items) == 0 {
+		return false, nil
+	}
+	r, is := v.items[0].value.(api.Rollout)
+	if !is || r.State.Active() {
+		return false, nil
+	}
+	switch r.State { //nolint:exhaustive // the others have not ended
+	case fleet.RolloutDeployed:
+		return true, nil
+	case fleet.RolloutSuperseded:
+		return true, &reported{exitConflict}
+	}
+	return true, &reported{exitOperationFailed}
 }

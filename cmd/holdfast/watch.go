@@ -18,6 +18,7 @@ import (
 type watchFlags struct {
 	watch bool
 	limit int
+	over  func(view) (bool, error) // ends a watch, nil for never
 }
 
 func (w *watchFlags) addWatch(cmd *cobra.Command) {
@@ -47,6 +48,11 @@ func (c *cli) show(ctx context.Context, w watchFlags, fetch func(context.Context
 		}
 		if err := c.printChanges(columns, changed); err != nil {
 			return err
+		}
+		if w.over != nil {
+			if over, err := w.over(v); over {
+				return err
+			}
 		}
 		if v, err = c.fetchAgain(ctx, fetch); err != nil {
 			return endOfWatch(ctx, err)
