@@ -886,6 +886,7 @@ type Rollout struct {
 	Reason         string
 	Message        string
 	Failure        string
+	FromTarget     *int32
 	Step           int32
 	StepAt         *time.Time
 	Want           int32

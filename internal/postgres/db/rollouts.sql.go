@@ -12,7 +12,7 @@ import (
 )
 
 const activeRollout = `-- name: ActiveRollout :one
-SELECT deployment, number, uid, project, from_revision, to_revision, process_version, strategy, state, reason, message, failure, step, step_at, want, proven, most, at_start, progress_at, progress, until, deadline_at, short, crashes, owed, next_attempt, created_by, created_at, since, ended_at FROM rollouts WHERE deployment = $1 AND ended_at IS NULL
+SELECT deployment, number, uid, project, from_revision, to_revision, process_version, strategy, state, reason, message, failure, from_target, step, step_at, want, proven, most, at_start, progress_at, progress, until, deadline_at, short, crashes, owed, next_attempt, created_by, created_at, since, ended_at FROM rollouts WHERE deployment = $1 AND ended_at IS NULL
 `
 
 func (q *Queries) ActiveRollout(ctx context.Context, deployment string) (Rollout, error) {
@@ -31,6 +31,7 @@ func (q *Queries) ActiveRollout(ctx context.Context, deployment string) (Rollout
 		&i.Reason,
 		&i.Message,
 		&i.Failure,
+		&i.FromTarget,
 		&i.Step,
 		&i.StepAt,
 		&i.Want,
@@ -54,7 +55,7 @@ func (q *Queries) ActiveRollout(ctx context.Context, deployment string) (Rollout
 }
 
 const activeRollouts = `-- name: ActiveRollouts :many
-SELECT deployment, number, uid, project, from_revision, to_revision, process_version, strategy, state, reason, message, failure, step, step_at, want, proven, most, at_start, progress_at, progress, until, deadline_at, short, crashes, owed, next_attempt, created_by, created_at, since, ended_at FROM rollouts WHERE deployment = ANY($1::text[]) AND ended_at IS NULL
+SELECT deployment, number, uid, project, from_revision, to_revision, process_version, strategy, state, reason, message, failure, from_target, step, step_at, want, proven, most, at_start, progress_at, progress, until, deadline_at, short, crashes, owed, next_attempt, created_by, created_at, since, ended_at FROM rollouts WHERE deployment = ANY($1::text[]) AND ended_at IS NULL
 `
 
 func (q *Queries) ActiveRollouts(ctx context.Context, names []string) ([]Rollout, error) {
@@ -79,6 +80,7 @@ func (q *Queries) ActiveRollouts(ctx context.Context, names []string) ([]Rollout
 			&i.Reason,
 			&i.Message,
 			&i.Failure,
+			&i.FromTarget,
 			&i.Step,
 			&i.StepAt,
 			&i.Want,
@@ -171,11 +173,11 @@ func (q *Queries) CountRoutable(ctx context.Context, deployment string) (int64, 
 const insertRollout = `-- name: InsertRollout :one
 WITH old AS (DELETE FROM rollouts o WHERE o.deployment = $1 AND o.ended_at IS NOT NULL
              AND o.number <= (SELECT max(x.number) FROM rollouts x WHERE x.deployment = $1) - 99)
-INSERT INTO rollouts (deployment, number, uid, project, from_revision, to_revision, process_version, strategy, state, step, at_start, progress, deadline_at, created_by)
-SELECT $1, coalesce(max(r.number), 0) + 1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
-       now() + make_interval(secs => $12::float8), $13
+INSERT INTO rollouts (deployment, number, uid, project, from_revision, to_revision, process_version, strategy, state, from_target, step, at_start, progress, deadline_at, created_by)
+SELECT $1, coalesce(max(r.number), 0) + 1, $2, $3, $4, $5, $6, $7, $8, $9::integer, $10, $11, $12,
+       now() + make_interval(secs => $13::float8), $14
 FROM rollouts r WHERE r.deployment = $1
-RETURNING deployment, number, uid, project, from_revision, to_revision, process_version, strategy, state, reason, message, failure, step, step_at, want, proven, most, at_start, progress_at, progress, until, deadline_at, short, crashes, owed, next_attempt, created_by, created_at, since, ended_at
+RETURNING deployment, number, uid, project, from_revision, to_revision, process_version, strategy, state, reason, message, failure, from_target, step, step_at, want, proven, most, at_start, progress_at, progress, until, deadline_at, short, crashes, owed, next_attempt, created_by, created_at, since, ended_at
 `
 
 type InsertRolloutParams struct {
@@ -187,6 +189,7 @@ type InsertRolloutParams struct {
 	ProcessVersion int64
 	Strategy       json.RawMessage
 	State          string
+	FromTarget     int32
 	Step           int32
 	AtStart        int32
 	Progress       float64
@@ -205,6 +208,7 @@ func (q *Queries) InsertRollout(ctx context.Context, arg InsertRolloutParams) (R
 		arg.ProcessVersion,
 		arg.Strategy,
 		arg.State,
+		arg.FromTarget,
 		arg.Step,
 		arg.AtStart,
 		arg.Progress,
@@ -225,6 +229,7 @@ func (q *Queries) InsertRollout(ctx context.Context, arg InsertRolloutParams) (R
 		&i.Reason,
 		&i.Message,
 		&i.Failure,
+		&i.FromTarget,
 		&i.Step,
 		&i.StepAt,
 		&i.Want,
@@ -274,7 +279,7 @@ func (q *Queries) JoinRollout(ctx context.Context, arg JoinRolloutParams) error 
 }
 
 const listRollouts = `-- name: ListRollouts :many
-SELECT r.deployment, r.number, r.uid, r.project, r.from_revision, r.to_revision, r.process_version, r.strategy, r.state, r.reason, r.message, r.failure, r.step, r.step_at, r.want, r.proven, r.most, r.at_start, r.progress_at, r.progress, r.until, r.deadline_at, r.short, r.crashes, r.owed, r.next_attempt, r.created_by, r.created_at, r.since, r.ended_at FROM rollouts r JOIN deployments d ON d.name = r.deployment AND d.project = r.project
+SELECT r.deployment, r.number, r.uid, r.project, r.from_revision, r.to_revision, r.process_version, r.strategy, r.state, r.reason, r.message, r.failure, r.from_target, r.step, r.step_at, r.want, r.proven, r.most, r.at_start, r.progress_at, r.progress, r.until, r.deadline_at, r.short, r.crashes, r.owed, r.next_attempt, r.created_by, r.created_at, r.since, r.ended_at FROM rollouts r JOIN deployments d ON d.name = r.deployment AND d.project = r.project
 WHERE r.deployment = $1 AND ($2::bigint = 0 OR r.number < $2)
 ORDER BY r.number DESC LIMIT $3
 `
@@ -307,6 +312,7 @@ func (q *Queries) ListRollouts(ctx context.Context, arg ListRolloutsParams) ([]R
 			&i.Reason,
 			&i.Message,
 			&i.Failure,
+			&i.FromTarget,
 			&i.Step,
 			&i.StepAt,
 			&i.Want,
@@ -389,11 +395,13 @@ func (q *Queries) MoveRollout(ctx context.Context, arg MoveRolloutParams) error 
 }
 
 const raiseStable = `-- name: RaiseStable :one
-UPDATE deployments SET process_version = greatest(last_version, process_version) + 1, began_version = greatest(last_version, process_version) + 1, last_version = greatest(last_version, process_version) + 1, updated_at = now()
+UPDATE deployments SET target = coalesce((SELECT r.from_target FROM rollouts r WHERE r.deployment = deployments.name AND r.ended_at IS NULL), target),
+    process_version = greatest(last_version, process_version) + 1, began_version = greatest(last_version, process_version) + 1, last_version = greatest(last_version, process_version) + 1, updated_at = now()
 WHERE name = $1 RETURNING name, uid, next_uid, project, state, reason, message, since, target, last_revision, revision, process_version, began, began_version, attempts, crashes, next_attempt, conditions, awaited, wake_at, entity_run, updated_at, seen_at, owed, last_version, from_version
 `
 
-// The stable revision gets a version above that of the one that it comes back from; what runs of it stays.
+// The stable revision gets a version above that of the one that it comes back from; what runs of it stays. The
+// target is as before the release.
 func (q *Queries) RaiseStable(ctx context.Context, name string) (Deployment, error) {
 	row := q.db.QueryRow(ctx, raiseStable, name)
 	var i Deployment
@@ -460,10 +468,10 @@ func (q *Queries) RevisionBefore(ctx context.Context, deployment string) (int64,
 }
 
 const scaledRollout = `-- name: ScaledRollout :exec
-UPDATE rollouts SET progress_at = now() WHERE deployment = $1 AND ended_at IS NULL
+UPDATE rollouts SET progress_at = now(), from_target = NULL WHERE deployment = $1 AND ended_at IS NULL
 `
 
-// A scale gives a rollout its time anew.
+// A scale starts the time of a rollout again, and stays after a return.
 func (q *Queries) ScaledRollout(ctx context.Context, deployment string) error {
 	_, err := q.db.Exec(ctx, scaledRollout, deployment)
 	return err

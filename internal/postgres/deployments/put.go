@@ -78,6 +78,8 @@ type deploymentWork struct {
 	actor   string
 	placing *placingTurn // of a visit
 	looked  func(fleet.DeploymentName)
+	// superseded is the rollout that this change ended.
+	superseded *db.Rollout
 }
 
 // workOn locks the row of a declared deployment, which its first declaration makes.

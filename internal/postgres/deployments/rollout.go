@@ -75,7 +75,7 @@ func (w *deploymentWork) rollOut(ctx context.Context, l line) error {
 	}
 	r, err := w.q.InsertRollout(ctx, db.InsertRolloutParams{
 		Deployment: w.row.Name, Uid: w.row.Uid, Project: w.row.Project, FromRevision: w.row.Revision, ToRevision: l.revision.Revision, ProcessVersion: l.version,
-		Strategy: strategy, State: string(fleet.RolloutDeploying), AtStart: postgres.WaveNumber(int(routable)),
+		Strategy: strategy, State: string(fleet.RolloutDeploying), AtStart: postgres.WaveNumber(int(routable)), FromTarget: w.targetBefore(),
 		Step:     postgres.WaveNumber(decide.FirstStep(l.spec.Strategy, int(routable), own.spec.Replicas.Min)),
 		Progress: l.progress().Seconds(), Seconds: limit.Seconds(), CreatedBy: w.actor,
 	})
@@ -83,6 +83,14 @@ func (w *deploymentWork) rollOut(ctx context.Context, l line) error {
 		return postgres.Failed("start a rollout", err)
 	}
 	return w.write(ctx, w.row.Uid, rolloutLine(&r, fleet.RolloutDeploying, "", w.actor))
+}
+
+// targetBefore is the target that a return restores: of a rollout that supersedes another, that of the other.
+func (w *deploymentWork) targetBefore() int32 {
+	if w.superseded != nil && w.superseded.FromTarget != nil {
+		return *w.superseded.FromTarget
+	}
+	return w.row.Target
 }
 
 // rolloutLimit is how long a rollout may take, pauses apart: as its operation, and the intervals of a canary.
@@ -104,6 +112,7 @@ func (w *deploymentWork) supersede(ctx context.Context, r *db.Rollout, by string
 	if err := w.q.TurnRollout(ctx, p); err != nil {
 		return postgres.Failed("end a rollout", err)
 	}
+	w.superseded = r
 	return w.write(ctx, w.row.Uid, rolloutLine(r, to, by, w.actor))
 }
 
@@ -124,7 +133,7 @@ func (c *carrying) renew(ctx context.Context) error {
 	if c.of.version == c.line.version {
 		c.of.version = row.ProcessVersion
 	}
-	c.row.ProcessVersion, c.row.LastVersion, c.plan.BeganVersion = row.ProcessVersion, row.LastVersion, row.BeganVersion
+	c.row.Target, c.row.ProcessVersion, c.row.LastVersion, c.plan.BeganVersion = row.Target, row.ProcessVersion, row.LastVersion, row.BeganVersion
 	return nil
 }
 

@@ -257,6 +257,40 @@ func (b *bench) looks() (n int) {
 	return n
 }
 
+// F63: a return restores the target that the release changed, unless somebody scaled.
+func TestReturnRestoresTheTarget(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		during func(*bench)
+		target int
+	}{
+		"released": {func(*bench) {}, 2},
+		"released again": {func(b *bench) {
+			b.putDeployment(commanded("three"), asking(func(s *fleet.DeploymentSpec) { s.Replicas.Min = 4 }))
+		}, 2},
+		"scaled": {func(b *bench) {
+			_, err := b.turnDeployment(fleet.OperationScale, to(5))
+			require.NoError(b.T, err)
+		}, 5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t).deployable()
+			b.putDeployment(commanded("one"))
+			b.settles()
+			b.putDeployment(commanded("two"), asking(func(s *fleet.DeploymentSpec) { s.Replicas.Min = 3 }))
+			require.Equal(t, 3, b.seen().Target)
+			b.visits()
+			c.during(b)
+			_, err := b.turnRollout(fleet.RolloutCancel, 0)
+			require.NoError(t, err)
+			b.settles()
+			require.Equal(t, c.target, b.seen().Target)
+			require.Equal(t, c.target, b.viewed().Counts.Healthy)
+		})
+	}
+}
+
 // F54: what is created in the visit that turns a rollout round comes after what was rolled out.
 func TestReturnRaisesTheVersion(t *testing.T) {
 	t.Parallel()

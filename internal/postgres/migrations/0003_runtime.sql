@@ -28,6 +28,7 @@ CREATE TABLE rollouts (
     reason          text        NOT NULL DEFAULT '', -- why it returns or returned
     message         text        NOT NULL DEFAULT '',
     failure         text        NOT NULL DEFAULT '', -- the newest of a replica of the new revision
+    from_target     integer,                         -- that a return restores, NULL once somebody scaled
     step            integer     NOT NULL DEFAULT 0,
     step_at         timestamptz,                     -- when a canary reached it
     want            integer     NOT NULL DEFAULT 0,  -- replicas of the new revision

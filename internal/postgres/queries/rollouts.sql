@@ -5,8 +5,8 @@ SELECT * FROM rollouts WHERE deployment = @deployment AND ended_at IS NULL;
 -- name: InsertRollout :one
 WITH old AS (DELETE FROM rollouts o WHERE o.deployment = @deployment AND o.ended_at IS NOT NULL
              AND o.number <= (SELECT max(x.number) FROM rollouts x WHERE x.deployment = @deployment) - 99)
-INSERT INTO rollouts (deployment, number, uid, project, from_revision, to_revision, process_version, strategy, state, step, at_start, progress, deadline_at, created_by)
-SELECT @deployment, coalesce(max(r.number), 0) + 1, @uid, @project, @from_revision, @to_revision, @process_version, @strategy, @state, @step, @at_start, @progress,
+INSERT INTO rollouts (deployment, number, uid, project, from_revision, to_revision, process_version, strategy, state, from_target, step, at_start, progress, deadline_at, created_by)
+SELECT @deployment, coalesce(max(r.number), 0) + 1, @uid, @project, @from_revision, @to_revision, @process_version, @strategy, @state, @from_target::integer, @step, @at_start, @progress,
        now() + make_interval(secs => @seconds::float8), @created_by
 FROM rollouts r WHERE r.deployment = @deployment
 RETURNING *;
@@ -35,9 +35,11 @@ UPDATE deployments SET revision = @revision, process_version = @process_version,
     from_version = CASE WHEN revision = @revision THEN @process_version ELSE from_version END, updated_at = now()
 WHERE name = @name RETURNING *;
 
--- The stable revision gets a version above that of the one that it comes back from; what runs of it stays.
+-- The stable revision gets a version above that of the one that it comes back from; what runs of it stays. The
+-- target is as before the release.
 -- name: RaiseStable :one
-UPDATE deployments SET process_version = greatest(last_version, process_version) + 1, began_version = greatest(last_version, process_version) + 1, last_version = greatest(last_version, process_version) + 1, updated_at = now()
+UPDATE deployments SET target = coalesce((SELECT r.from_target FROM rollouts r WHERE r.deployment = deployments.name AND r.ended_at IS NULL), target),
+    process_version = greatest(last_version, process_version) + 1, began_version = greatest(last_version, process_version) + 1, last_version = greatest(last_version, process_version) + 1, updated_at = now()
 WHERE name = @name RETURNING *;
 
 -- name: ListRollouts :many
@@ -58,9 +60,9 @@ SELECT * FROM rollouts WHERE deployment = ANY(@names::text[]) AND ended_at IS NU
 -- name: RegionThere :one
 SELECT coalesce((SELECT l.since FROM link_there l), now())::timestamptz AS since;
 
--- A scale gives a rollout its time anew.
+-- A scale starts the time of a rollout again, and stays after a return.
 -- name: ScaledRollout :exec
-UPDATE rollouts SET progress_at = now() WHERE deployment = @deployment AND ended_at IS NULL;
+UPDATE rollouts SET progress_at = now(), from_target = NULL WHERE deployment = @deployment AND ended_at IS NULL;
 
 -- The stable revision if a newer one was released, else that from which it was rolled out.
 -- name: RevisionBefore :one
