@@ -42,6 +42,7 @@ type ExplainedSpec struct {
 	Model          string              `json:"model,omitempty"`
 	Ports          []ProcessPort       `json:"ports,omitempty"`
 	Health         *HealthCheck        `json:"health,omitempty"`
+	Readiness      *HealthCheck        `json:"readiness,omitempty"`
 	StartupSeconds float64             `json:"startupSeconds,omitempty"`
 	Resources      ResourceTotal       `json:"resources"`
 	Replicas       ReplicaBounds       `json:"replicas"`
