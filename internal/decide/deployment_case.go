@@ -176,18 +176,18 @@ func (v deploymentView) replacedFor(r fleet.ReplicaSeen) (reason, message string
 }
 
 // endSurplus ends surplus replicas: first those of the released revision, in the order of victims, then those that
-// routable ones replace (F53), then those on lost nodes. It keeps enough healthy ones.
+// routable ones replace (F53), then those on lost nodes. It keeps enough routable ones.
 func (c *deploymentCase) endSurplus() {
 	good := c.v.victims()
 	for _, r := range good[:c.v.surplus()] {
 		c.terminate(r, ReasonScaledDown, fmt.Sprintf("the target is %d", c.v.Target))
 	}
-	kept, stale := good[c.v.surplus():], heard(c.v.stale)
-	spare := max(0, len(routable(kept))+len(stale)-c.v.Target)
+	kept, stale := routable(good[c.v.surplus():]), heard(c.v.stale)
+	spare := max(0, len(kept)+len(stale)-c.v.Target)
 	for _, r := range stale[:min(len(stale), spare)] {
 		c.replaced(r)
 	}
-	if len(heard(kept))+len(stale) < c.v.Target {
+	if len(kept)+len(stale) < c.v.Target {
 		c.failAway()
 		return
 	}
@@ -222,9 +222,9 @@ func (c *deploymentCase) failAway() {
 }
 
 // victims orders the good replicas by which to end first: unhealthy, starting, not ready, on disconnected nodes, then
-// the oldest (S16, S105). Replicas that their nodes have yet to report come last until enough others are healthy.
+// the oldest (S16, S105). Replicas that their nodes have yet to report come last until enough others are routable.
 func (v deploymentView) victims() []fleet.ReplicaSeen {
-	enough := len(heard(v.good)) >= v.Target
+	enough := len(routable(v.good)) >= v.Target
 	rank := func(r fleet.ReplicaSeen) int {
 		if v.unsaid(r) && !enough {
 			return 5

@@ -79,7 +79,7 @@ func (c *deploymentCase) awaited() string {
 // waitsForReady reports whether something happens only when replicas are ready: others end then. Without that, a replica that is
 // not ready changes nothing.
 func (c *deploymentCase) waitsForReady() bool {
-	return c.v.unready() > 0 && (c.rollout != nil || len(c.v.stale) > 0)
+	return c.v.unready() > 0 && (c.rollout != nil || len(c.v.stale)+len(c.v.away) > 0)
 }
 
 // unheard counts replicas on disconnected nodes.

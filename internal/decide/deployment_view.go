@@ -192,11 +192,11 @@ func (v deploymentView) missing() int {
 	return max(0, v.Target-len(v.good)-len(v.stale)-v.unsaidOf(v.useless))
 }
 
-// surplus is how many replicas of the released revision are too many. Until enough are healthy on connected nodes,
+// surplus is how many replicas of the released revision are too many. Until enough are routable on connected nodes,
 // those that their nodes have yet to report do not count.
 func (v deploymentView) surplus() int {
 	n := len(v.good) - v.Target
-	if len(heard(v.good)) < v.Target {
+	if len(routable(v.good)) < v.Target {
 		n -= v.unsaidOf(v.good)
 	}
 	return max(0, n)
