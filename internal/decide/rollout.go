@@ -83,6 +83,9 @@ func (r *rollout) on(rule string, e fleet.RolloutEvent) {
 		r.back = true
 		r.plan.Reason, r.plan.Anew = rule, true
 		r.plan.Most, r.plan.ProgressAt = len(r.proven()), r.seen.At
+		if n := r.next.unready(); n > 0 && r.plan.Failure == "" {
+			r.plan.Failure = replicasAre(n, "healthy and not ready: the readiness check does not pass")
+		}
 	case fleet.RolloutFail:
 		if rule == ReasonReturnIncomplete {
 			r.plan.Reason = rule

@@ -89,6 +89,8 @@ func TestRolloutCountsRoutable(t *testing.T) {
 			require.Equal(t, []any{c.create, c.stable, c.ends}, []any{p.Rollout.Create, p.Create, ids(p.Terminate)}, "%+v", p.Rollout)
 		})
 	}
-	p := decide.Deployment(rolling(run(4, 1), run(2, 2, readySince(time.Second)), minute))
+	p := decide.Deployment(rolling(run(4, 1), run(2, 2, unready), late))
+	require.Contains(t, p.Message, "progress_deadline; 2 replicas are healthy and not ready")
+	p = decide.Deployment(rolling(run(4, 1), run(2, 2, readySince(time.Second)), minute))
 	require.Equal(t, noon.Add(59*time.Second), p.Next, "it looks again once they are proven")
 }
