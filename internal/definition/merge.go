@@ -103,8 +103,7 @@ func mergeHealth(below, over *fleet.HealthCheck) *fleet.HealthCheck {
 	return &check
 }
 
-// complete fills in what nobody said. What declares no check, and whose type has none, is not
-// probed.
+// complete fills in omitted values. Without a check, declared or of its type, a replica is not probed.
 func complete(p fleet.Process) fleet.Process {
 	if p.Driver == "" {
 		p.Driver = fleet.DriverProcess

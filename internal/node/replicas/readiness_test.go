@@ -15,7 +15,7 @@ func readies(d *fleet.Definition) {
 }
 
 // ready waits until the node said that a replica is ready, or that it is not.
-func (b *bench) ready(id fleet.ReplicaID, ready bool) { //nolint:revive // what is waited for
+func (b *bench) ready(id fleet.ReplicaID, ready bool) {
 	b.t.Helper()
 	b.eventually(func() bool { return b.status(id).GetUnready() != ready }, "its readiness is never reported")
 }
