@@ -232,6 +232,7 @@ func TestDeploymentTables(t *testing.T) {
 		lines = strings.Split(strings.TrimSpace(s.ok("get", "replicas", "--deployment", "web").stdout), "\n")
 		require.Len(t, lines, 3, "both pages")
 		require.Equal(t, []string{"web/" + replica1, "plant-1-a", "STARTING", "NOT_CHECKED", "2", "-", "2", "exited"}, strings.Fields(lines[1])[:8])
+		require.Contains(t, lines[2], "HEALTHY, not ready", "F72: it is healthy, and not routable")
 		var one api.Replica
 		require.NoError(t, json.Unmarshal([]byte(s.ok("get", "replica", "web/"+replica1, "-o", "json").stdout), &one))
 		require.EqualValues(t, replica1, one.ID)
@@ -240,7 +241,7 @@ func TestDeploymentTables(t *testing.T) {
 	t.Run("describe hides what is secret, and says what is awaited", func(t *testing.T) {
 		got := s.ok("describe", "deployment", "web").stdout
 		for _, text := range []string{
-			"State:          PROVISIONING", "Replicas:       1 of 3 healthy, 2 starting, 1 not ready", "HEALTHY, not ready", "Waits for:      replica " + replica1 + " to be healthy, until 2026-03-01T12:01:00Z",
+			"State:          PROVISIONING", "Replicas:       1 of 3 healthy, 2 starting, 1 not ready", "Waits for:      replica " + replica1 + " to be healthy, until 2026-03-01T12:01:00Z",
 			"Workflow:       http://web/deployment.web", "available", "The first 50 replicas (all: holdfast get replicas --deployment web)", "it exited with 3, it must be healthy by 2026-03-01T12:01:00Z", "Last decisions", "moving to 2",
 		} {
 			require.Contains(t, got, text)
