@@ -19,7 +19,9 @@ type DeploymentPut struct {
 	Files   []DeploymentFile  `json:"files,omitempty" doc:"written below the replica's working directory before it starts; HOLDFAST_CONFIG names the first"`
 	Ports   []ProcessPort     `json:"ports,omitempty" doc:"the first gets traffic and probes; port 0 is a free one of the node"`
 	Health  *HealthCheck      `json:"health,omitempty"`
-	Startup *Startup          `json:"startup,omitempty"`
+	// Readiness is a second check of the same form: while it fails, a replica is not routable, and nothing else follows.
+	Readiness *HealthCheck `json:"readiness,omitempty" doc:"while it fails, a replica is not routable, and nothing else follows"`
+	Startup   *Startup     `json:"startup,omitempty"`
 	// StopSeconds is the time between SIGTERM and SIGKILL.
 	StopSeconds     int                 `json:"stopSeconds,omitempty"`
 	PreStart        [][]string          `json:"preStart,omitempty" doc:"commands that must succeed before command starts"`
@@ -109,7 +111,7 @@ type Rollout struct {
 	Step           int        `json:"step,omitempty" doc:"of a canary, from 1; the last brings all replicas"`
 	Steps          int        `json:"steps,omitempty" doc:"of a canary"`
 	Wanted         int        `json:"wanted" doc:"replicas of the new revision that there are to be now"`
-	Proven         int        `json:"proven" doc:"replicas that count: healthy for min_healthy_time"`
+	Proven         int        `json:"proven" doc:"replicas that count: routable for min_healthy_time"`
 	Strategy       Strategy   `json:"strategy"`
 	ProgressAt     time.Time  `json:"progressAt" doc:"of the last progress"`
 	Until          *time.Time `json:"until,omitempty" doc:"when it is given up without progress"`
@@ -153,6 +155,7 @@ type RolloutStatus struct {
 type ReplicaTotals struct {
 	Desired     int `json:"desired"`
 	Healthy     int `json:"healthy"`
+	Routable    int `json:"routable" doc:"healthy ones that are ready too: with a readiness check, it passes"`
 	Unhealthy   int `json:"unhealthy"`
 	Starting    int `json:"starting"`
 	Degraded    int `json:"degraded" doc:"live ones whose nodes are not heard"`
@@ -168,6 +171,7 @@ type Replica struct {
 	Site            string         `json:"site"`
 	State           ReplicaState   `json:"state"`
 	Health          ReplicaHealth  `json:"health"`
+	Routable        bool           `json:"routable" doc:"it is HEALTHY, and ready if it has a readiness check"`
 	Phase           ReplicaPhase   `json:"phase,omitempty" doc:"as its node says"`
 	Revision        int64          `json:"revision"`
 	ProcessVersion  int64          `json:"processVersion"`

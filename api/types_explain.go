@@ -42,6 +42,7 @@ type ExplainedSpec struct {
 	Model          string              `json:"model,omitempty"`
 	Ports          []ProcessPort       `json:"ports,omitempty"`
 	Health         *HealthCheck        `json:"health,omitempty"`
+	Readiness      *HealthCheck        `json:"readiness,omitempty"`
 	StartupSeconds float64             `json:"startupSeconds,omitempty"`
 	Resources      ResourceTotal       `json:"resources"`
 	Replicas       ReplicaBounds       `json:"replicas"`
@@ -54,7 +55,7 @@ type ExplainedSpec struct {
 // Cause is something that keeps a deployment from running as declared. A pause after failures is none: what
 // failed is, and the status says until when it waits.
 type Cause struct {
-	Code    string `json:"code" enum:"bad_definition,isolation,no_resources,pool_misconfigured,image,preparation,program,node"`
+	Code    string `json:"code" enum:"bad_definition,isolation,readiness,no_resources,pool_misconfigured,image,preparation,program,node"`
 	Reason  string `json:"reason" doc:"the stable word behind it"`
 	Message string `json:"message"`
 	Hint    string `json:"hint,omitempty" doc:"what to do"`

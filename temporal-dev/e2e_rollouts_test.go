@@ -213,6 +213,76 @@ func (s *stack) replicasRecreated(t *testing.T) {
 	d.destroy(t)
 }
 
+// routable waits until so many of its healthy replicas are routable.
+func (d *service) routable(t *testing.T, healthy, n int) []api.Replica {
+	t.Helper()
+	return d.until(t, fmt.Sprintf("%d of %d routable", n, healthy), func(all []api.Replica) error {
+		well, may := 0, 0
+		for _, r := range all {
+			if r.State == fleet.ReplicaHealthy {
+				well++
+			}
+			if r.Routable {
+				may++
+			}
+		}
+		if well != healthy || may != n {
+			return errNotYet
+		}
+		return nil
+	})
+}
+
+// replicasNotReady: a replica that is not ready stays as it is, and a revision that never gets ready takes the place of nothing
+// (F53, F72, F77).
+func (s *stack) replicasNotReady(t *testing.T) {
+	d := newService(t, s, "unready", 2, func(p *api.DeploymentPut) {
+		p.Startup.Deadline = 5
+		p.Strategy = api.Strategy{ProgressDeadline: 8}
+		p.Readiness = probe()
+		p.Readiness.Path = "/ready"
+	})
+	d.put.Env["GREETING"] = "one"
+	d.deploy(t)
+	stable := d.routable(t, 2, 2)
+	heal := d.fails(t, "busy-"+string(stable[0].ID))
+	d.routable(t, 2, 1)
+	status := d.status(t)
+	require.Equal(t, []any{fleet.DeploymentRunning, true, 2, 1}, []any{status.State, status.Available, status.Replicas.Healthy, status.Replicas.Routable})
+	d.answering(t, 2, "one")
+	heal()
+	d.as(t, stable, d.routable(t, 2, 2))
+
+	heal = d.fails(t, "busy-two")
+	op := d.greets(t, "two")
+	d.routable(t, 3, 2)
+	for _, r := range stable {
+		require.Equal(t, "one", answersAt(t, r)["greeting"], "a healthy replica that is not ready takes the place of none")
+	}
+	op = d.ended(t, op.ID)
+	require.Equal(t, []any{fleet.OperationFailed, "progress_deadline"}, []any{op.State, op.Reason}, "%+v", op)
+	require.Contains(t, op.Message, "1 replica is healthy and not ready")
+	require.Equal(t, fleet.RolloutFailed, d.rollouts(t)[0].State)
+	d.as(t, stable, d.answering(t, 2, "one"))
+
+	heal()
+	again, err := d.api.DeployDeployment(t.Context(), d.name, api.ActionRequest{}, api.Mutation{})
+	require.NoError(t, err)
+	requireSucceeded(t, d.ended(t, again.Operation.ID))
+	d.answering(t, 2, "two")
+	d.routable(t, 2, 2)
+	d.destroy(t)
+}
+
+// as wants the same replicas with the same processes, never started again.
+func (d *service) as(t *testing.T, before, now []api.Replica) {
+	t.Helper()
+	require.Equal(t, ids(before), ids(now))
+	for i, r := range now {
+		require.Equal(t, []int{before[i].PID, 0}, []int{r.PID, r.Restarts})
+	}
+}
+
 // rolloutKilled kills processes of the region in a rollout: it goes on, and nothing runs twice (F58, F59, X1).
 func (d *service) rolloutKilled(t *testing.T) {
 	d.put.Strategy = api.Strategy{MinHealthyTime: 1, MaxSurge: &api.Share{Count: 1}}

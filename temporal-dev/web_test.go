@@ -223,6 +223,12 @@ func (d *service) sick(t *testing.T, replica ...fleet.ReplicaID) (heal func()) {
 	for _, id := range replica {
 		name += "-" + string(id)
 	}
+	return d.fails(t, name)
+}
+
+// fails has the programs that heed a file fail a check until the function is called.
+func (d *service) fails(t *testing.T, name string) (heal func()) {
+	t.Helper()
 	path := filepath.Join(d.ledger, name)
 	require.NoError(t, os.WriteFile(path, nil, 0o600))
 	return func() { require.NoError(t, os.Remove(path)) }

@@ -119,7 +119,7 @@ func webMoment(state fleet.OperationState, healthy int, awaited string) api.Oper
 	if !state.Ended() {
 		op.Replicas = &api.DeploymentProgress{
 			State: fleet.DeploymentProvisioning, Target: 3, Awaited: awaited, Until: until(),
-			Replicas: api.ReplicaTotals{Desired: 3, Healthy: healthy, Starting: 3 - healthy},
+			Replicas: api.ReplicaTotals{Desired: 3, Healthy: healthy, Routable: max(healthy-1, 0), Starting: 3 - healthy},
 		}
 	}
 	return op
@@ -139,7 +139,7 @@ func TestDeploymentVerbs(t *testing.T) {
 		require.Equal(t, []string{
 			"deployment/web scale accepted, generation 1, operation " + op1,
 			"converge deployment/web: PROVISIONING, 0 of 3 healthy, 3 starting, waiting for 3 replicas to be healthy until 2026-03-01T12:01:00Z, deadline 2026-03-01T13:00:00Z",
-			"converge deployment/web: PROVISIONING, 2 of 3 healthy, 1 starting, waiting for replica " + replica1 + " to be healthy until 2026-03-01T12:01:00Z, deadline 2026-03-01T13:00:00Z",
+			"converge deployment/web: PROVISIONING, 2 of 3 healthy, 1 starting, 1 not ready, waiting for replica " + replica1 + " to be healthy until 2026-03-01T12:01:00Z, deadline 2026-03-01T13:00:00Z",
 			"converge deployment/web succeeded, revision 2: 3 of 3 replicas are healthy",
 		}, strings.Split(strings.TrimSpace(got.stdout), "\n"))
 		m := r.last()
@@ -232,6 +232,7 @@ func TestDeploymentTables(t *testing.T) {
 		lines = strings.Split(strings.TrimSpace(s.ok("get", "replicas", "--deployment", "web").stdout), "\n")
 		require.Len(t, lines, 3, "both pages")
 		require.Equal(t, []string{"web/" + replica1, "plant-1-a", "STARTING", "NOT_CHECKED", "2", "-", "2", "exited"}, strings.Fields(lines[1])[:8])
+		require.Contains(t, lines[2], "HEALTHY, not ready", "F72: it is healthy, and not routable")
 		var one api.Replica
 		require.NoError(t, json.Unmarshal([]byte(s.ok("get", "replica", "web/"+replica1, "-o", "json").stdout), &one))
 		require.EqualValues(t, replica1, one.ID)
@@ -240,7 +241,7 @@ func TestDeploymentTables(t *testing.T) {
 	t.Run("describe hides what is secret, and says what is awaited", func(t *testing.T) {
 		got := s.ok("describe", "deployment", "web").stdout
 		for _, text := range []string{
-			"State:          PROVISIONING", "Replicas:       1 of 3 healthy, 2 starting", "Waits for:      replica " + replica1 + " to be healthy, until 2026-03-01T12:01:00Z",
+			"State:          PROVISIONING", "Replicas:       1 of 3 healthy, 2 starting, 1 not ready", "Waits for:      replica " + replica1 + " to be healthy, until 2026-03-01T12:01:00Z",
 			"Workflow:       http://web/deployment.web", "available", "The first 50 replicas (all: holdfast get replicas --deployment web)", "it exited with 3, it must be healthy by 2026-03-01T12:01:00Z", "Last decisions", "moving to 2",
 		} {
 			require.Contains(t, got, text)

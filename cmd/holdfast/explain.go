@@ -97,10 +97,6 @@ func (c *cli) explainSpec(e api.Explanation) {
 	if e.Status.Revision > 0 {
 		title = "Released"
 	}
-	health := "none"
-	if s.Health != nil {
-		health = strings.TrimSpace(fmt.Sprintf("%s %s %s", first(string(s.Health.Type), "http"), s.Health.Method, s.Health.Path))
-	}
 	ports := make([]string, len(s.Ports))
 	for i, p := range s.Ports {
 		ports[i] = p.Name
@@ -115,7 +111,8 @@ func (c *cli) explainSpec(e api.Explanation) {
 		{"Command", strings.Join(s.Command, " ")},
 		{"Model", s.Model},
 		{"Ports", strings.Join(ports, ", ")},
-		{"Health", health},
+		{"Health", first(checkText(s.Health), "none")},
+		{"Readiness", checkText(s.Readiness)},
 		{"Startup", fmt.Sprintf("%g s at most", s.StartupSeconds)},
 		{"Needs", resourcesText(s.Resources)},
 		{"Replicas", fmt.Sprintf("%d to %d, at first %d", s.Replicas.Min, s.Replicas.Max, s.Replicas.Initial)},
@@ -125,6 +122,13 @@ func (c *cli) explainSpec(e api.Explanation) {
 			fmt.Fprintf(c.stdout, "  %-10s %s\n", l[0]+":", clean(l[1]))
 		}
 	}
+}
+
+func checkText(h *api.HealthCheck) string {
+	if h == nil {
+		return ""
+	}
+	return strings.TrimSpace(fmt.Sprintf("%s %s %s", first(string(h.Type), "http"), h.Method, h.Path))
 }
 
 func resourcesText(r api.ResourceTotal) string {

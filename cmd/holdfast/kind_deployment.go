@@ -147,7 +147,7 @@ func replicasText(n api.ReplicaTotals) string {
 	for _, p := range []struct {
 		count int
 		word  string
-	}{{n.Starting, "starting"}, {n.Unhealthy, "unhealthy"}, {n.Degraded, "not connected"}, {n.Terminating, "ending"}} {
+	}{{n.Starting, "starting"}, {n.Healthy - n.Routable, "not ready"}, {n.Unhealthy, "unhealthy"}, {n.Degraded, "not connected"}, {n.Terminating, "ending"}} {
 		if p.count > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", p.count, p.word))
 		}

@@ -25,8 +25,11 @@ func replicaName(r api.Replica) string { return r.Deployment + "/" + string(r.ID
 
 func (c *cli) replicaCells(r api.Replica) []string {
 	health := string(r.Health)
-	if r.EndedAt != nil {
+	switch {
+	case r.EndedAt != nil:
 		health = ""
+	case r.State == fleet.ReplicaHealthy && !r.Routable:
+		health += ", not ready"
 	}
 	return []string{
 		r.Node, string(r.State), health, number(r.Revision), r.Endpoint, fmt.Sprint(r.Restarts), r.Reason, c.ago(r.Since), c.ago(r.CreatedAt),

@@ -176,13 +176,13 @@ func (v deploymentView) replacedFor(r fleet.ReplicaSeen) (reason, message string
 }
 
 // endSurplus ends surplus replicas: first those of the released revision, in the order of victims, then those that
-// they replace, then those on lost nodes. It keeps enough healthy ones.
+// routable ones replace (F53), then those on lost nodes. It keeps enough routable ones.
 func (c *deploymentCase) endSurplus() {
 	good := c.v.victims()
 	for _, r := range good[:c.v.surplus()] {
 		c.terminate(r, ReasonScaledDown, fmt.Sprintf("the target is %d", c.v.Target))
 	}
-	kept, stale := heard(good[c.v.surplus():]), heard(c.v.stale)
+	kept, stale := routable(good[c.v.surplus():]), heard(c.v.stale)
 	spare := max(0, len(kept)+len(stale)-c.v.Target)
 	for _, r := range stale[:min(len(stale), spare)] {
 		c.replaced(r)
@@ -221,13 +221,13 @@ func (c *deploymentCase) failAway() {
 	}
 }
 
-// victims orders the good replicas by which to end first: unhealthy, starting, on disconnected nodes, then the
-// oldest (S16, S105). Replicas that their nodes have yet to report come last until enough others are healthy.
+// victims orders the good replicas by which to end first: unhealthy, starting, not ready, on disconnected nodes, then
+// the oldest (S16, S105). Replicas that their nodes have yet to report come last until enough others are routable.
 func (v deploymentView) victims() []fleet.ReplicaSeen {
-	enough := len(heard(v.good)) >= v.Target
+	enough := len(routable(v.good)) >= v.Target
 	rank := func(r fleet.ReplicaSeen) int {
 		if v.unsaid(r) && !enough {
-			return 4
+			return 5
 		}
 		switch r.State {
 		case fleet.ReplicaUnhealthy:
@@ -236,10 +236,13 @@ func (v deploymentView) victims() []fleet.ReplicaSeen {
 			return 1
 		case fleet.ReplicaHealthy, fleet.ReplicaTerminating, fleet.ReplicaTerminated:
 		}
-		if !r.Unheard.IsZero() {
+		switch {
+		case r.Unready:
 			return 2
+		case !r.Unheard.IsZero():
+			return 3
 		}
-		return 3
+		return 4
 	}
 	all := slices.Clone(v.good)
 	slices.SortStableFunc(all, func(a, b fleet.ReplicaSeen) int { return cmp.Compare(rank(a), rank(b)) })

@@ -109,6 +109,9 @@ func (v deploymentView) tally() string {
 	if n := len(v.stale); n > 0 {
 		s += fmt.Sprintf(", %d of them to be replaced", n)
 	}
+	if n := v.unready(); n > 0 {
+		s += fmt.Sprintf(", %d not ready", n)
+	}
 	if n := len(v.away); n > 0 {
 		s += fmt.Sprintf(", %d on nodes that are not connected", n)
 	}

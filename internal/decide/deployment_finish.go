@@ -36,6 +36,9 @@ func (c *deploymentCase) waitForReplicas() {
 			c.next(saidBy(r))
 		}
 	}
+	if c.waitsForReady() {
+		c.next(c.v.At.Add(stuckLimit))
+	}
 	for _, all := range [][]fleet.ReplicaSeen{c.v.good, c.v.stale} {
 		for _, r := range all {
 			if !r.Unheard.IsZero() {
@@ -66,8 +69,17 @@ func (c *deploymentCase) awaited() string {
 	count(len(c.v.good)-len(c.v.starting())-c.v.healthy()-c.v.unsaidOf(c.v.good), "%d unhealthy replicas")
 	count(c.v.unsaidOf(c.v.good)+c.v.unsaidOf(c.v.useless), "reconnected nodes to report %d replicas")
 	count(len(c.v.ending)-len(c.plan.End)+len(c.plan.Terminate), "the end of %d replicas")
+	if c.waitsForReady() {
+		count(c.v.unready(), "%d replicas to be ready")
+	}
 	count(c.unheard(), "the nodes of %d replicas to reconnect")
 	return strings.Join(words, ", ")
+}
+
+// waitsForReady reports whether something happens only when replicas are ready: others end then. Without that, a replica that is
+// not ready changes nothing.
+func (c *deploymentCase) waitsForReady() bool {
+	return c.v.unready() > 0 && (c.rollout != nil || len(c.v.stale)+len(c.v.away) > 0)
 }
 
 // unheard counts replicas on disconnected nodes.

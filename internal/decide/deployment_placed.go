@@ -17,7 +17,7 @@ const RoomAgain = 15 * time.Second
 const ReasonOldFirst = "old_before_new"
 
 // WithPlaces adds the result of placement to the plan: what room is missing and when to try again. If the only room
-// is that of a replica to be replaced, that one ends first, unless another is ending or a new one is not healthy
+// is that of a replica to be replaced, that one ends first, unless another is ending or a new one is not routable
 // yet. The caller then carries out the plan with Create replicas on got.Nodes.
 func WithPlaces(p fleet.DeploymentPlan, seen fleet.DeploymentSeen, got Placed) fleet.DeploymentPlan {
 	if p.Create == 0 || got.Missing == 0 {
@@ -29,7 +29,7 @@ func WithPlaces(p fleet.DeploymentPlan, seen fleet.DeploymentSeen, got Placed) f
 	if again := seen.At.Add(RoomAgain); p.Next.IsZero() || again.Before(p.Next) {
 		p.Next = again
 	}
-	if old, found := v.yields(got.Yield); found && p.Create == 0 && len(p.Terminate)+len(v.ending) == 0 && len(heard(v.good)) == len(v.good) {
+	if old, found := v.yields(got.Yield); found && p.Create == 0 && len(p.Terminate)+len(v.ending) == 0 && len(routable(v.good)) == len(v.good) {
 		return oldFirst(p, old, seen.At)
 	}
 	if p.Create == 0 && len(v.good) == 0 {

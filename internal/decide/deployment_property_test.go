@@ -14,6 +14,7 @@ import (
 var (
 	wordRunning = fleet.ReplicaStatus{Phase: fleet.PhaseRunning, Health: fleet.HealthNotChecked}
 	wordHealthy = fleet.ReplicaStatus{Phase: fleet.PhaseRunning, Health: fleet.HealthHealthy}
+	wordUnready = fleet.ReplicaStatus{Phase: fleet.PhaseRunning, Health: fleet.HealthHealthy, Unready: true}
 	wordUnwell  = fleet.ReplicaStatus{Phase: fleet.PhaseRunning, Health: fleet.HealthUnhealthy}
 	wordExited  = fleet.ReplicaStatus{Phase: fleet.PhaseExited, Health: fleet.HealthUnhealthy, Reason: fleet.ReasonExited}
 	wordFailed  = fleet.ReplicaStatus{Phase: fleet.PhaseFailed, Health: fleet.HealthUnhealthy, Reason: fleet.ReasonRestartsUsedUp}
@@ -35,6 +36,8 @@ func (g *region) work() {
 			g.say(r, fleet.ReplicaStatus{Phase: fleet.PhasePreparing, Health: fleet.HealthNotChecked})
 		case g.fails, g.broken[r.ProcessVersion], g.sick && r.State == fleet.ReplicaStarting:
 			g.say(r, wordExited)
+		case g.late[r.ProcessVersion], g.readies && r.State != fleet.ReplicaHealthy: // it gets ready later
+			g.say(r, wordUnready)
 		default:
 			g.say(r, wordHealthy)
 		}
@@ -51,6 +54,9 @@ func (g *region) chance(t *rapid.T) {
 		return
 	}
 	words := []fleet.ReplicaStatus{wordRunning, wordHealthy, wordUnwell, wordExited, wordFailed, wordStopped}
+	if g.readies {
+		words = append(words, wordUnready, wordUnready)
+	}
 	s := rapid.SampledFrom(words).Draw(t, "word")
 	s.Restarts = r.Restarts + rapid.IntRange(0, 1).Draw(t, "restarted")
 	g.say(r, s)
@@ -228,7 +234,7 @@ func (g *region) settle(t *rapid.T) {
 	require.Fail(t, "it does not end", "%s in %s: %s; %s, %+v", g.last.Rule, g.seen.State, g.last.Message, g.now, g.seen.Rollout)
 }
 
-// S17, S31 to S56, S105 to S107, S112, S114, S115, X6, X7: whatever replicas, people and nodes do,
+// F72, S17, S31 to S56, S105 to S107, S112, S114, S115, X6, X7: whatever replicas, people and nodes do,
 // every plan keeps what is promised, every operation ends, and the deployment comes to rest as it was
 // declared: also when nodes are lost at any step, and when it is deleted in any state.
 func TestDeploymentAlwaysEnds(t *testing.T) {

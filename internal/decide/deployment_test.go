@@ -44,8 +44,11 @@ func nodeStopped(r *fleet.ReplicaSeen) {
 	r.State, r.Phase, r.Reason = fleet.ReplicaUnhealthy, fleet.PhaseStopped, fleet.ReasonNodeStopped
 }
 func leave(r *fleet.ReplicaSeen) { r.Leave = true }
-func gone(r *fleet.ReplicaSeen)  { r.Gone, r.Leave = true, true }
-func lost(r *fleet.ReplicaSeen)  { r.Lost = true }
+
+// unready is one whose readiness check fails.
+func unready(r *fleet.ReplicaSeen) { r.Unready = true }
+func gone(r *fleet.ReplicaSeen)    { r.Gone, r.Leave = true, true }
+func lost(r *fleet.ReplicaSeen)    { r.Lost = true }
 
 func unheard(since time.Duration) change {
 	return func(r *fleet.ReplicaSeen) { r.Unheard = noon.Add(-since) }

@@ -18,7 +18,7 @@ const (
 
 // deploymentView sorts the replicas that are not TERMINATED, each list oldest first:
 //   - good run the released process version on a node where they may stay
-//   - stale are HEALTHY and must be replaced
+//   - stale are HEALTHY and must be replaced; those that are not ready come first
 //   - useless must be replaced and are not HEALTHY
 //   - dead no longer run
 //   - away are on lost nodes
@@ -56,7 +56,16 @@ func viewDeployment(seen fleet.DeploymentSeen) deploymentView {
 			v.useless = append(v.useless, r)
 		}
 	}
+	slices.SortStableFunc(v.stale, func(a, b fleet.ReplicaSeen) int { return cmp.Compare(readiness(a), readiness(b)) })
 	return v
+}
+
+// readiness orders replicas that are not ready before those that are.
+func readiness(r fleet.ReplicaSeen) int {
+	if r.Unready {
+		return 0
+	}
+	return 1
 }
 
 func oldestFirst(all []fleet.ReplicaSeen) []fleet.ReplicaSeen {
@@ -147,7 +156,7 @@ func (v deploymentView) healthy() int  { return healthyOf(v.good) }
 func (v deploymentView) working() int  { return v.healthy() + len(v.stale) }
 func (v deploymentView) reached() bool { return v.healthy() >= v.need() }
 
-// heard are healthy replicas on connected nodes: only these count before something else is ended.
+// heard are healthy replicas on connected nodes. Of those, only routable ones take the place of another that is ended.
 func heard(all []fleet.ReplicaSeen) []fleet.ReplicaSeen {
 	var out []fleet.ReplicaSeen
 	for _, r := range all {
@@ -156,6 +165,15 @@ func heard(all []fleet.ReplicaSeen) []fleet.ReplicaSeen {
 		}
 	}
 	return out
+}
+
+func routable(all []fleet.ReplicaSeen) []fleet.ReplicaSeen {
+	return slices.DeleteFunc(heard(all), func(r fleet.ReplicaSeen) bool { return r.Unready })
+}
+
+// unready counts healthy replicas on connected nodes that are not ready.
+func (v deploymentView) unready() int {
+	return len(heard(v.good)) + len(heard(v.stale)) - len(routable(v.good)) - len(routable(v.stale))
 }
 
 func (v deploymentView) starting() []fleet.ReplicaSeen {
@@ -174,11 +192,11 @@ func (v deploymentView) missing() int {
 	return max(0, v.Target-len(v.good)-len(v.stale)-v.unsaidOf(v.useless))
 }
 
-// surplus is how many replicas of the released revision are too many. Until enough are healthy on connected nodes,
+// surplus is how many replicas of the released revision are too many. Until enough are routable on connected nodes,
 // those that their nodes have yet to report do not count.
 func (v deploymentView) surplus() int {
 	n := len(v.good) - v.Target
-	if len(heard(v.good)) < v.Target {
+	if len(routable(v.good)) < v.Target {
 		n -= v.unsaidOf(v.good)
 	}
 	return max(0, n)

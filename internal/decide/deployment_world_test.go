@@ -44,13 +44,17 @@ type region struct {
 	// The newest revision and process version, and the versions whose program never gets healthy.
 	revision, version int64
 	broken            map[int64]bool
-	rollouts          map[fleet.RolloutState]int // that ended
-	atStart           int                        // healthy ones when the rollout began
+	// Readies is set if replicas have a readiness check, which the versions in late never pass.
+	readies  bool
+	late     map[int64]bool
+	rollouts map[fleet.RolloutState]int // that ended
+	atStart  int                        // routable ones when the rollout began
 }
 
 func newRegion(t *rapid.T) *region {
 	g := &region{t: t, now: noon, began: noon, ended: map[fleet.OperationID]fleet.OperationState{}, unsaids: map[fleet.ReplicaID]fleet.UnconfirmedNode{}}
-	g.revision, g.version, g.broken, g.rollouts = 1, 1, map[int64]bool{}, map[fleet.RolloutState]int{}
+	g.revision, g.version, g.broken, g.late, g.rollouts = 1, 1, map[int64]bool{}, map[int64]bool{}, map[fleet.RolloutState]int{}
+	g.readies = rapid.IntRange(0, 2).Draw(t, "readiness check") == 0
 	for i := range rapid.IntRange(1, 4).Draw(t, "nodes") {
 		g.nodes = append(g.nodes, &worldNode{name: fleet.NodeName(fmt.Sprint("node-", i)), site: fleet.SiteName(fmt.Sprint("site-", i%2))})
 	}
@@ -214,6 +218,13 @@ func runningNow(seen fleet.DeploymentSeen) (healthy, live int) {
 	return healthy, live
 }
 
+// routableNow counts those that may serve, as far as anybody can know.
+func routableNow(seen fleet.DeploymentSeen) int {
+	seen.Replicas = slices.DeleteFunc(slices.Clone(seen.Replicas), func(r fleet.ReplicaSeen) bool { return r.Unready })
+	n, _ := runningNow(seen)
+	return n
+}
+
 // promises are what holds of every plan.
 func (g *region) promises(seen fleet.DeploymentSeen, p fleet.DeploymentPlan) {
 	t := g.t
@@ -231,7 +242,7 @@ func (g *region) promises(seen fleet.DeploymentSeen, p fleet.DeploymentPlan) {
 	if over || state == fleet.DeploymentError {
 		require.Zero(t, p.Create, "S32: %s creates in %s", p.Rule, state)
 	}
-	g.keepsHealthy(seen, p, over)
+	g.keepsRoutable(seen, p, over)
 	g.inTime(seen, p)
 	g.knows(seen, p)
 	if !over {
@@ -304,8 +315,8 @@ func (g *region) toReplace(r fleet.ReplicaSeen) bool {
 	return !may || r.Leave || r.ProcessVersion != g.seen.ProcessVersion
 }
 
-// keepsHealthy: what is ended leaves as many healthy as are to run, or as there were.
-func (g *region) keepsHealthy(seen fleet.DeploymentSeen, p fleet.DeploymentPlan, over bool) {
+// keepsRoutable: what is ended leaves as many routable as are to run, or as there were.
+func (g *region) keepsRoutable(seen fleet.DeploymentSeen, p fleet.DeploymentPlan, over bool) {
 	if over || p.Rule == decide.ReasonOldFirst && p.Rollout == nil {
 		require.True(g.t, over || len(p.Terminate) == 1 && p.Create == 0, "one at a time ends before its replacement")
 		return
@@ -313,12 +324,12 @@ func (g *region) keepsHealthy(seen fleet.DeploymentSeen, p fleet.DeploymentPlan,
 	if p.Rollout != nil && seen.Rollout.Strategy.Type == fleet.StrategyRecreate {
 		return
 	}
-	before, _ := runningNow(seen)
+	before := routableNow(seen)
 	after := seen
 	after.Replicas = slices.DeleteFunc(slices.Clone(seen.Replicas), func(r fleet.ReplicaSeen) bool {
 		return slices.ContainsFunc(p.Terminate, func(s fleet.ReplicaStep) bool { return s.ID == r.ID })
 	})
-	left, _ := runningNow(after)
+	left := routableNow(after)
 	least := seen.Target
 	if p.Rollout != nil && seen.Rollout != nil {
 		least = min(least-seen.Rollout.Strategy.Unavailable(seen.Target), g.atStart)
@@ -474,9 +485,10 @@ func (g *region) release(t *rapid.T) {
 		return
 	}
 	if g.seen.Rollout == nil {
-		g.atStart, _ = runningNow(g.look())
+		g.atStart = routableNow(g.look())
 	}
 	g.broken[g.version] = rapid.IntRange(0, 3).Draw(t, "broken") == 0
+	g.late[g.version] = g.readies && rapid.IntRange(0, 3).Draw(t, "never ready") == 0
 	share := func(name string) *fleet.Share {
 		return rapid.SampledFrom([]*fleet.Share{nil, {Count: 1}, {Count: 2}, {Percent: 25}, {Percent: 100}, {}}).Draw(t, name)
 	}
@@ -549,5 +561,8 @@ func (g *region) say(r *fleet.ReplicaSeen, s fleet.ReplicaStatus) {
 	for _, e := range decide.ReplicaReported(*r, s) {
 		g.move(r.ID, e)
 	}
-	r.Phase, r.Health, r.Restarts, r.Reason = s.Phase, s.Health, s.Restarts, s.Reason
+	if r.Unready && !s.Unready {
+		r.ReadySince = g.now
+	}
+	r.Phase, r.Health, r.Unready, r.Restarts, r.Reason = s.Phase, s.Health, s.Unready, s.Restarts, s.Reason
 }

@@ -15,6 +15,8 @@ type PlaceRequest struct {
 	Spec      fleet.PlacementSpec `json:"spec"`
 	Resources fleet.Resources     `json:"resources"`
 	Driver    fleet.Driver        `json:"driver"`
+	// Readiness asks for a node that runs readiness checks.
+	Readiness bool `json:"readiness,omitempty"`
 	// Ports are its fixed ports; a node has each only once.
 	Ports []int `json:"ports,omitempty"`
 	// LostBefore separates nodes that may reconnect soon from those disconnected for too long.
@@ -40,9 +42,11 @@ const (
 	PortsTaken        = "ports_taken"        // matching nodes have one of its fixed ports in use
 	// IsolationMissing: nodes match, except that they do not isolate its project's processes from others.
 	IsolationMissing = string(fleet.IsolationMissing)
+	// ReadinessMissing: nodes match, except that their agents are of a build without readiness checks.
+	ReadinessMissing = "no_readiness"
 )
 
-var noRoomReasons = []string{NoRoom, NoNode, PoolMisconfigured, PortsTaken, IsolationMissing}
+var noRoomReasons = []string{NoRoom, NoNode, PoolMisconfigured, PortsTaken, IsolationMissing, ReadinessMissing}
 
 // Place finds nodes for replicas. It avoids, in this order: nodes where this deployment recently failed more than
 // once, sites and nodes that have more of its replicas than others (as Spread requires), nodes where it failed

@@ -88,6 +88,8 @@ func (e *explanation) reason(want *PlaceRequest) string {
 		return PoolMisconfigured
 	case e.matching == 0 && e.count[notIsolated] > 0:
 		return IsolationMissing
+	case e.matching == 0 && e.count[noReadiness] > 0:
+		return ReadinessMissing
 	case e.matching == e.count[isAway]:
 		return NoNode
 	case e.matching == e.count[isAway]+e.count[portTaken]:
@@ -120,6 +122,7 @@ func (e *explanation) mismatches(want *PlaceRequest) []string {
 		{noModule, "without one of the modules " + list(want.Spec.Modules)},
 		{noDriver, "without the driver " + string(want.Driver)},
 		{notIsolated, "that run processes of their site's project only (they do not isolate projects)"},
+		{noReadiness, "whose agents are of a build without readiness checks (upgrade them)"},
 	} {
 		if n := e.count[m.of]; n > 0 {
 			out = append(out, fmt.Sprintf("%d %s", n, m.words))

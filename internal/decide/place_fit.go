@@ -22,6 +22,7 @@ const (
 	noModule
 	noDriver
 	notIsolated
+	noReadiness
 	isAway
 	poolFull
 	portTaken
@@ -35,7 +36,7 @@ func (o obstacle) matches() bool { return o == fits || o >= isAway }
 
 // obstacleWords are the stable reasons, by obstacle.
 var obstacleWords = [...]string{
-	"", "other_project", "other_site", "other_pool", "other_labels", "no_module", "no_driver", IsolationMissing, "", "pool_full", PortsTaken, "no_cpu", "no_memory", "no_gpu",
+	"", "other_project", "other_site", "other_pool", "other_labels", "no_module", "no_driver", IsolationMissing, ReadinessMissing, "", "pool_full", PortsTaken, "no_cpu", "no_memory", "no_gpu",
 }
 
 // Refused is why a node does not take one more replica: a stable word and a sentence, both empty if it would.
@@ -87,6 +88,8 @@ func (w *PlaceRequest) mismatch(room *fleet.NodeRoom) obstacle {
 		return noDriver
 	case w.Driver == fleet.DriverProcess && !room.Separation.Admits(w.Project, room.Project):
 		return notIsolated
+	case w.Readiness && !room.Readiness:
+		return noReadiness
 	}
 	return fits
 }
@@ -148,6 +151,8 @@ func (w *PlaceRequest) describe(o obstacle, room fleet.NodeRoom) string {
 		return fmt.Sprintf("it has no driver %s", w.Driver)
 	case notIsolated:
 		return "it runs processes of its site's project only, because it does not isolate projects"
+	case noReadiness:
+		return "its agent is of a build without readiness checks; upgrade it"
 	case poolFull:
 		return "its pool is at its limit there"
 	case portTaken:

@@ -92,6 +92,9 @@ func of(p fleet.ProjectName) func(*fleet.NodeRoom) {
 // mixed is a node that keeps no projects apart.
 func mixed(r *fleet.NodeRoom) { r.Separation = fleet.SeparationNone }
 
+func checksReadiness(r *fleet.NodeRoom) { r.Readiness = true }
+func ready(w *decide.PlaceRequest)      { w.Readiness = true }
+
 func inDocker(w *decide.PlaceRequest) { w.Driver = fleet.DriverDocker }
 func hasDocker(r *fleet.NodeRoom)     { r.Drivers = append(r.Drivers, fleet.DriverDocker) }
 
@@ -134,6 +137,9 @@ func TestPlace(t *testing.T) {
 		{"not where projects are not kept apart", []fleet.NodeRoom{room("a1", "a", of("default"), mixed), room("c1", "c", of("default"))}, want(2, forProject("red")), []fleet.NodeName{"c1", "c1"}, "", ""},
 		{"but on its own", []fleet.NodeRoom{room("a1", "a", of("red"), mixed)}, want(1, forProject("red")), []fleet.NodeName{"a1"}, "", ""},
 		{"and in a container", []fleet.NodeRoom{room("a1", "a", of("default"), mixed, hasDocker)}, want(1, forProject("red"), inDocker), []fleet.NodeName{"a1"}, "", ""},
+		{"only where readiness is checked", []fleet.NodeRoom{a1, room("a2", "a", checksReadiness)}, want(2, ready), []fleet.NodeName{"a2", "a2"}, "", ""},
+		{"or says that no agent does", []fleet.NodeRoom{a1, room("a2", "a", label("disk", "hdd"))}, want(1, ready), nil, decide.ReadinessMissing, "none of 2 nodes matches: 2 whose agents are of a build without readiness checks (upgrade them)"},
+		{"where readiness is checked there is no room", []fleet.NodeRoom{a1, room("a2", "a", checksReadiness, taken(4))}, want(1, ready, cpu(1)), nil, decide.NoRoom, "1 of 2 nodes match"},
 		{"or says that no node keeps them apart", []fleet.NodeRoom{room("a1", "a", of("default"), mixed), room("b1", "b", of("blue"))}, want(1, forProject("red")), nil, decide.IsolationMissing, "none of 1 nodes matches: 1 that run processes of their site's project only (they do not isolate projects)"},
 		{"never on another project's, nor a word of them", []fleet.NodeRoom{room("a1", "a", of("blue"))}, want(1, forProject("red")), nil, decide.NoNode, "the region has no node of its project"},
 		{"nor in a pool that has them", []fleet.NodeRoom{room("a1", "a", of("blue"), inPool("all"))}, want(1, forProject("red"), pools("all")), nil, decide.PoolMisconfigured, ""},

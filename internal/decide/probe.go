@@ -40,6 +40,12 @@ func StartProbes(check fleet.HealthCheck, startup, at time.Duration) ProbeState 
 	return p
 }
 
+// StartReadiness starts with the probes of a readiness check. It knows only ready (HEALTHY) and not ready (UNHEALTHY), and
+// no deadline: failures count from the first on.
+func StartReadiness(from fleet.ReplicaHealth, at time.Duration) ProbeState {
+	return ProbeState{Health: from, Begun: true, Next: at, Since: at}
+}
+
 // Probe records one result. At is when that probe began, so that the pace does not drift.
 func Probe(p ProbeState, check fleet.HealthCheck, ok bool, at time.Duration) ProbeState {
 	check = check.WithDefaults()

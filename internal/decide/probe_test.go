@@ -46,6 +46,36 @@ func TestProbe(t *testing.T) {
 	}
 }
 
+// F72, F77: readiness is ready or not, from the first result on, and is never late.
+func TestReadinessProbes(t *testing.T) {
+	t.Parallel()
+	const good, bad = fleet.HealthHealthy, fleet.HealthUnhealthy
+	check := fleet.HealthCheck{Interval: 5}
+	for _, c := range []struct {
+		name    string
+		from    fleet.ReplicaHealth
+		results string
+		want    []fleet.ReplicaHealth
+	}{
+		{"is ready at the second success", bad, "-++", []fleet.ReplicaHealth{bad, bad, good}},
+		{"is not at the third failure", good, "--+---", []fleet.ReplicaHealth{good, good, good, good, good, bad}},
+		{"is again", good, "---++", []fleet.ReplicaHealth{good, good, bad, bad, good}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			p := decide.StartReadiness(c.from, time.Hour)
+			for i, r := range c.results {
+				at := p.Next
+				p = decide.Probe(p, check, r == '+', at)
+				require.Equal(t, c.want[i], p.Health, "result %d", i)
+				require.Equal(t, at+5*time.Second, p.Next, "its pace is that of the check from the beginning")
+				require.False(t, p.Late())
+				require.Equal(t, p, p.Delay(time.Hour))
+			}
+		})
+	}
+}
+
 // S84, S130: since when it is as it is, and how long one that was not looked at may take.
 func TestProbeTimes(t *testing.T) {
 	t.Parallel()

@@ -101,6 +101,9 @@ func (r *rollout) on(rule string, e fleet.RolloutEvent) {
 		}
 		r.plan.Reason, r.plan.Anew = rule, true
 		r.plan.Most, r.plan.ProgressAt = len(r.proven()), r.seen.At
+		if n := r.next.unready(); n > 0 && r.plan.Failure == "" {
+			r.plan.Failure = replicasAre(n, "healthy and not ready: the readiness check does not pass")
+		}
 	case fleet.RolloutFail:
 		if rule == ReasonReturnIncomplete {
 			r.plan.Reason = rule
@@ -123,12 +126,12 @@ func (r *rollout) to() deploymentView {
 	return r.next
 }
 
-// proven are the replicas of the revision that is to run that count: healthy on a connected node, new ones for
-// min_healthy_time.
+// proven are the replicas of the revision that is to run that count: routable on a connected node, new ones for
+// min_healthy_time (F72).
 func (r *rollout) proven() []fleet.ReplicaSeen {
 	var out []fleet.ReplicaSeen
-	for _, x := range heard(r.to().good) {
-		if by := x.Since.Add(r.Strategy.MinHealthy()); r.back || !r.seen.At.Before(by) {
+	for _, x := range routable(r.to().good) {
+		if by := later(x.Since, x.ReadySince).Add(r.Strategy.MinHealthy()); r.back || !r.seen.At.Before(by) {
 			out = append(out, x)
 		} else {
 			r.look(by)
@@ -187,7 +190,7 @@ func (r *rollout) counts() (stable, next int) {
 // is not created again.
 func (r *rollout) turned(keep, come int) (stable, next int) {
 	if r.back {
-		return come, min(keep, len(heard(r.next.good))+len(r.next.stale))
+		return come, min(keep, len(routable(r.next.good))+len(r.next.stale))
 	}
 	return keep, come
 }
@@ -198,12 +201,12 @@ func (r *rollout) paced(come int) int {
 	if r.back {
 		return come
 	}
-	to, routable := r.next, len(heard(r.next.good))
+	to, proven := r.next, len(routable(r.next.good))
 	if len(to.good)-to.healthy()-len(to.starting()) > 0 || len(to.dead) > 0 {
 		come = min(come, to.kept())
 	}
 	if most := r.Strategy.MaxInFlight; most > 0 {
-		come = min(come, routable+most)
+		come = min(come, proven+most)
 	}
 	return come
 }

@@ -133,7 +133,7 @@ func (r *rollout) mayYield(ids []fleet.ReplicaID, v deploymentView, turn bool) [
 	switch {
 	case !turn || r.Strategy.WhenFull == fleet.FullWait:
 		return nil
-	case len(heard(v.good))+len(heard(v.stale)) >= least:
+	case len(routable(v.good))+len(routable(v.stale)) >= least:
 		return ids
 	}
 	return slices.DeleteFunc(slices.Clone(ids), func(id fleet.ReplicaID) bool {
@@ -148,7 +148,7 @@ func (r *rollout) finishRolled(c *deploymentCase, op fleet.DeploymentOperation) 
 	case op.Stale:
 		return f, false, false
 	case op.Kind == fleet.OperationScale:
-		if op.Target == r.seen.Target && len(heard(c.v.good))+len(heard(c.v.stale)) >= r.seen.Target && !op.Cancelled {
+		if op.Target == r.seen.Target && len(routable(c.v.good))+len(routable(c.v.stale)) >= r.seen.Target && !op.Cancelled {
 			f.State, f.Reason, f.Message = fleet.OperationSucceeded, "scaled", c.v.tally()
 			return f, true, true
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// F53, F61, F62, F64, F71, S123, X4, X6: whatever people, nodes and programs do during a rollout, it ends: the new revision runs,
+// F53, F61, F62, F64, F71, F72, S123, X4, X6: whatever people, nodes and programs do during a rollout, it ends: the new revision runs,
 // or the stable one does again. Never fewer are routable than the target less what may be missing, never more run than the
 // target and the surge, and what failed is not created again.
 func TestRolloutAlwaysEnds(t *testing.T) {
@@ -39,14 +39,14 @@ func TestRolloutAlwaysEnds(t *testing.T) {
 // starting are replicas that get on with the next work of their nodes.
 func (g *region) starting() (all []*fleet.ReplicaSeen) {
 	for _, r := range g.all {
-		if r.State == fleet.ReplicaStarting && !r.Phase.Over() {
+		if r.State == fleet.ReplicaStarting && !r.Phase.Over() || r.State == fleet.ReplicaHealthy && r.Unready && !g.late[r.ProcessVersion] {
 			all = append(all, r)
 		}
 	}
 	return all
 }
 
-// F71, S123: undisturbed, a good revision is deployed and a broken one is rolled back, whatever the strategy.
+// F71, F72, S123: undisturbed, a good revision is deployed, and one that is broken or never ready is rolled back, whatever the strategy.
 func TestRolloutEndsByItself(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -66,7 +66,7 @@ func TestRolloutEndsByItself(t *testing.T) {
 			g.seen.Rollout.Strategy = s
 		}
 		ends, revision := fleet.RolloutDeployed, g.revision
-		if g.broken[g.version] {
+		if g.broken[g.version] || g.late[g.version] {
 			ends, revision = fleet.RolloutFailed, stable
 		}
 		began, most := g.now, 2*g.seen.Rollout.Progress+time.Minute // there and back

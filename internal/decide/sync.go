@@ -69,7 +69,7 @@ func ReplicaDrift(row fleet.ReplicaRow, mark fleet.ReplicaMark) fleet.DriftKind 
 	switch {
 	case row.State != fleet.ReplicaTerminating && OtherContent(row.ReplicaMark, mark):
 		return fleet.DriftVersion
-	case row.Lost, row.Phase != mark.Phase, row.Health != mark.Health, len(ReplicaReported(seen, said)) > 0:
+	case row.Lost, row.Phase != mark.Phase, row.Health != mark.Health, row.Unready != mark.Unready, len(ReplicaReported(seen, said)) > 0:
 		return fleet.DriftState
 	}
 	return ""

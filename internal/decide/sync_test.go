@@ -79,6 +79,8 @@ func TestRuntimeDrift(t *testing.T) {
 		"other content, to end":     {rows: rows(rowOf("a", func(r *fleet.ReplicaRow) { r.State = fleet.ReplicaTerminating })), marks: marks(markOf("a", func(m *fleet.ReplicaMark) { m.Revision++ }))},
 		"another phase":             {rows: rows(rowOf("a")), marks: marks(markOf("a", func(m *fleet.ReplicaMark) { m.Phase = fleet.PhaseExited })), want: fleet.Drift{fleet.DriftState: 1}},
 		"another health":            {rows: rows(rowOf("a")), marks: marks(markOf("a", func(m *fleet.ReplicaMark) { m.Health = fleet.HealthUnhealthy })), want: fleet.Drift{fleet.DriftState: 1}},
+		"not ready any more":        {rows: rows(rowOf("a")), marks: marks(markOf("a", func(m *fleet.ReplicaMark) { m.Unready = true })), want: fleet.Drift{fleet.DriftState: 1}},
+		"ready again":               {rows: rows(rowOf("a", func(r *fleet.ReplicaRow) { r.Unready = true })), marks: marks(markOf("a")), want: fleet.Drift{fleet.DriftState: 1}},
 		"a state that nobody said":  {rows: rows(rowOf("a", func(r *fleet.ReplicaRow) { r.State = fleet.ReplicaUnhealthy })), marks: marks(markOf("a")), want: fleet.Drift{fleet.DriftState: 1}},
 		"health of another process": {rows: rows(rowOf("a", func(r *fleet.ReplicaRow) { r.Health = fleet.HealthNotChecked })), marks: marks(markOf("a", func(m *fleet.ReplicaMark) { m.Health = fleet.HealthNotChecked }))},
 	} {
@@ -200,12 +202,12 @@ func (w *syncWorld) changes(t *rapid.T) {
 		return
 	}
 	at := w.node[rapid.SampledFrom(slices.Sorted(maps.Keys(w.node))).Draw(t, "replica")]
-	at.Phase, at.Health = fleet.PhaseStopped, fleet.HealthNotChecked
+	at.Phase, at.Health, at.Unready = fleet.PhaseStopped, fleet.HealthNotChecked, false
 	if at.run {
 		at.Phase = rapid.SampledFrom([]fleet.ReplicaPhase{fleet.PhasePreparing, fleet.PhaseRunning, fleet.PhaseExited, fleet.PhaseFailed}).Draw(t, "phase")
 	}
 	if at.Phase == fleet.PhaseRunning {
-		at.Health = rapid.SampledFrom(fleet.ReplicaHealths()).Draw(t, "health")
+		at.Health, at.Unready = rapid.SampledFrom(fleet.ReplicaHealths()).Draw(t, "health"), rapid.Bool().Draw(t, "unready")
 	}
 	w.dirty[at.ID] = true
 }
@@ -251,7 +253,7 @@ func (w *syncWorld) reported(r fleet.ReplicaRow, said fleet.ReplicaMark) {
 		require.NoError(w.T, err)
 		r.State = to
 	}
-	r.Phase, r.Health = said.Phase, said.Health
+	r.Phase, r.Health, r.Unready = said.Phase, said.Health, said.Unready
 	w.rows[r.ID] = r
 	if r.State == fleet.ReplicaTerminated {
 		delete(w.rows, r.ID)

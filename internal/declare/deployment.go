@@ -74,7 +74,7 @@ func deploymentSpecOf(put api.DeploymentPut, files map[fleet.Hash]string) fleet.
 		Type: put.Type, Model: put.Model, ModelDefinition: put.ModelDefinition,
 		Process: fleet.Process{
 			Driver: put.Driver, Image: put.Image, Command: put.Command, Args: put.Args, Env: put.Env, Ports: put.Ports, Health: put.Health,
-			Startup: put.Startup, StopSeconds: put.StopSeconds, PreStart: put.PreStart, SharedMemory: int64(put.SharedMemory),
+			Readiness: put.Readiness, Startup: put.Startup, StopSeconds: put.StopSeconds, PreStart: put.PreStart, SharedMemory: int64(put.SharedMemory),
 		},
 		Resources: fleet.Resources{CPU: put.Resources.CPU, Memory: int64(put.Resources.Memory), GPUs: put.Resources.GPUs},
 		Replicas:  put.Replicas.Bounds(), Placement: fleet.PlacementSpec(put.Placement), State: put.State, Recovery: put.Recovery, Strategy: put.Strategy,

@@ -94,11 +94,16 @@ func check(p fleet.Process) error {
 	if p.Driver == fleet.DriverDocker && p.Image == "" {
 		return fleet.Errorf(fleet.Invalid, "a container needs an image").At("/process/image")
 	}
-	if p.Health.Type != fleet.HealthNone && len(p.Ports) == 0 {
+	if (p.Health.Type != fleet.HealthNone || p.Readiness != nil) && len(p.Ports) == 0 {
 		return fleet.Errorf(fleet.Invalid, "a check needs a port").At("/process/ports").WithHint(`give a port, or the check the type "none"`)
 	}
-	if err := p.Health.CheckProbe(); err != nil {
+	if err := p.Health.CheckProbe(fleet.HealthField); err != nil {
 		return err
+	}
+	if p.Readiness != nil {
+		if err := p.Readiness.CheckProbe(fleet.ReadinessField); err != nil {
+			return err
+		}
 	}
 	// What the type brings and what is declared may not fit together.
 	return fleet.DeploymentSpec{Type: fleet.TypeProcess, Process: p}.WithDefaults().Validate()

@@ -130,6 +130,7 @@ func TestGenerate(t *testing.T) {
 		"process":        serving(fleet.TypeProcess, "", command("redis-server", "--port", "${PORT}"), func(s *fleet.DeploymentSpec) { s.Process.Ports = []fleet.ProcessPort{{Name: "redis"}} }),
 		"cmd":            serving(fleet.TypeCmd, "", command("python3", "serve.py", "${PORT}")),
 		"cmd_ports":      serving(fleet.TypeCmd, "", image("registry.example/serve:2"), func(s *fleet.DeploymentSpec) { s.Process.Ports = []fleet.ProcessPort{{Name: "api"}} }),
+		"cmd_readiness":  serving(fleet.TypeCmd, "", image("registry.example/serve:2"), func(s *fleet.DeploymentSpec) { s.Process.Readiness = &fleet.HealthCheck{Path: "/ready", Interval: 2} }),
 		"cmd_check":      serving(fleet.TypeCmd, "", image("registry.example/serve:2"), func(s *fleet.DeploymentSpec) { s.Process.Health = &fleet.HealthCheck{Path: "/up"} }),
 		"process_image":  serving("", "", image("registry.example/web:1.4")),
 		"whole_command":  serving(fleet.TypeVLLM, "", command("/opt/serve.sh", "${PORT}")),
@@ -288,6 +289,8 @@ func TestGenerateRefuses(t *testing.T) {
 			m.Service.HealthCheck.ExpectedStatusCode = 100
 		})},
 		{"a check without a port", "/process/ports", serving(fleet.TypeProcess, "", command("x"), func(s *fleet.DeploymentSpec) { s.Process.Health = &fleet.HealthCheck{} })},
+		{"a readiness check without a port", "/process/ports", serving(fleet.TypeProcess, "", command("x"), func(s *fleet.DeploymentSpec) { s.Process.Readiness = &fleet.HealthCheck{} })},
+		{"readiness probes that overlap", "/process/readiness/timeout", serving(fleet.TypeCmd, "", command("x"), func(s *fleet.DeploymentSpec) { s.Process.Readiness = &fleet.HealthCheck{Timeout: 10} })},
 		{"probes that overlap with the type's interval", "/process/health/timeout", serving(fleet.TypeVLLM, "m", func(s *fleet.DeploymentSpec) {
 			s.Process.Health = &fleet.HealthCheck{Timeout: 10}
 		})},

@@ -26,7 +26,7 @@ func merge(below, over fleet.Process) fleet.Process {
 		Driver: cmp.Or(over.Driver, below.Driver), Image: cmp.Or(over.Image, below.Image), Command: orList(over.Command, below.Command),
 		Args: mergeArgs(below, over), Env: mergeEnv(below.Env, over.Env), Files: mergeFiles(below.Files, over.Files), Ports: orList(over.Ports, below.Ports),
 		StopSeconds: cmp.Or(over.StopSeconds, below.StopSeconds), PreStart: orList(over.PreStart, below.PreStart),
-		Health: mergeHealth(below.Health, over.Health), Startup: below.Startup, SharedMemory: cmp.Or(over.SharedMemory, below.SharedMemory),
+		Health: mergeHealth(below.Health, over.Health), Readiness: mergeHealth(below.Readiness, over.Readiness), Startup: below.Startup, SharedMemory: cmp.Or(over.SharedMemory, below.SharedMemory),
 	}
 	if over.Startup != nil {
 		p.Startup = over.Startup
@@ -103,8 +103,7 @@ func mergeHealth(below, over *fleet.HealthCheck) *fleet.HealthCheck {
 	return &check
 }
 
-// complete fills in what nobody said. What declares no check, and whose type has none, is not
-// probed.
+// complete fills in omitted values. Without a check, declared or of its type, a replica is not probed.
 func complete(p fleet.Process) fleet.Process {
 	if p.Driver == "" {
 		p.Driver = fleet.DriverProcess
@@ -112,17 +111,25 @@ func complete(p fleet.Process) fleet.Process {
 			p.Driver = fleet.DriverDocker
 		}
 	}
-	check := fleet.HealthCheck{Type: fleet.HealthNone}
-	if p.Health != nil {
-		check = p.Health.WithDefaults()
+	if p.Health = completeCheck(p.Health, p.Ports); p.Health == nil {
+		p.Health = &fleet.HealthCheck{Type: fleet.HealthNone}
 	}
-	if check.Type != fleet.HealthNone && check.Port == "" && len(p.Ports) > 0 {
-		check.Port = p.Ports[0].Name
-	}
-	p.Health = &check
+	p.Readiness = completeCheck(p.Readiness, p.Ports)
 	p.StopSeconds = cmp.Or(p.StopSeconds, fleet.DefaultStopSeconds)
 	if p.Startup == nil {
 		p.Startup = &fleet.Startup{Deadline: fleet.DefaultStartup}
 	}
 	return p
+}
+
+// completeCheck is nil for a check that probes nothing.
+func completeCheck(declared *fleet.HealthCheck, ports []fleet.ProcessPort) *fleet.HealthCheck {
+	if declared == nil || declared.Type == fleet.HealthNone {
+		return nil
+	}
+	check := declared.WithDefaults()
+	if check.Port == "" && len(ports) > 0 {
+		check.Port = ports[0].Name
+	}
+	return &check
 }

@@ -127,8 +127,11 @@ func (s Section) check() error {
 			return fleet.Errorf(fleet.Invalid, "invalid environment name %.40q", name).At(field).WithHint(fleet.EnvHint)
 		}
 	}
-	if h := s.Health; h != nil {
-		if err := h.WithDefaults().CheckProbe(); err != nil {
+	for field, check := range map[string]*fleet.HealthCheck{fleet.HealthField: s.Health, fleet.ReadinessField: s.Readiness} {
+		if check == nil {
+			continue
+		}
+		if err := check.WithDefaults().CheckProbe(field); err != nil {
 			return err
 		}
 	}

@@ -79,9 +79,12 @@ type Process struct {
 	// HOLDFAST_CONFIG is the absolute path of the first.
 	Files []ProcessFile `json:"files,omitempty"`
 	// Ports: the first gets the traffic and, unless Health names another, the probes.
-	Ports   []ProcessPort `json:"ports,omitempty"`
-	Health  *HealthCheck  `json:"health,omitempty"`
-	Startup *Startup      `json:"startup,omitempty"`
+	Ports  []ProcessPort `json:"ports,omitempty"`
+	Health *HealthCheck  `json:"health,omitempty"`
+	// Readiness is a second check beside Health. While it fails, the replica is not routable, and nothing else follows. Nil
+	// has none, as has type "none".
+	Readiness *HealthCheck `json:"readiness,omitempty"`
+	Startup   *Startup     `json:"startup,omitempty"`
 	// StopSeconds is the time between SIGTERM and SIGKILL (default 10).
 	StopSeconds int `json:"stopSeconds,omitempty"`
 	// PreStart are commands that must succeed, one after the other, before Command starts.
@@ -93,6 +96,11 @@ type Process struct {
 
 // Argv is the whole command line.
 func (p Process) Argv() []string { return slices.Concat(p.Command, p.Args) }
+
+// ChecksReadiness reports whether it has a readiness check.
+func (p Process) ChecksReadiness() bool {
+	return p.Readiness != nil && p.Readiness.Type != HealthNone
+}
 
 // InContainer reports whether a node's engine runs it.
 func (p Process) InContainer() bool {
@@ -256,6 +264,8 @@ type NodeFacts struct {
 	Resources Resources         `json:"resources"`
 	// Separation is whether it isolates commands of several projects.
 	Separation Separation `json:"isolation,omitempty"`
+	// Readiness is set if its agent runs readiness checks.
+	Readiness bool `json:"readiness,omitempty"`
 }
 
 // NodeRoom is a node as input of placement.
@@ -267,8 +277,9 @@ type NodeRoom struct {
 	Pools   []PoolName        `json:"pools,omitempty"`
 	Modules []string          `json:"modules,omitempty"`
 	Drivers []Driver          `json:"drivers,omitempty"`
-	// Separation is as the node reported it.
+	// Separation and Readiness are as the node reported them.
 	Separation Separation `json:"isolation,omitempty"`
+	Readiness  bool       `json:"readiness,omitempty"`
 	// Total is what the machine has, Taken what its replicas request, including TERMINATING ones.
 	Total Resources `json:"total"`
 	Taken Resources `json:"taken"`

@@ -100,6 +100,9 @@ func TestValidateDeployment(t *testing.T) {
 		{"a timeout of the interval", "/process/health/timeout", health(fleet.HealthCheck{Interval: 5, Timeout: 5})},
 		{"an interval too short", "/process/health/interval", health(fleet.HealthCheck{Interval: 0.05})},
 		{"a threshold below none", "/process/health/unhealthy_threshold", health(fleet.HealthCheck{UnhealthyThreshold: -1})},
+		{"an unknown readiness check", "/process/readiness/type", process(func(p *fleet.Process) { p.Readiness = &fleet.HealthCheck{Type: "exec"} })},
+		{"a readiness check of no port", "/process/readiness/port", process(func(p *fleet.Process) { p.Readiness = &fleet.HealthCheck{Port: "admin"} })},
+		{"a readiness timeout of the interval", "/process/readiness/timeout", process(func(p *fleet.Process) { p.Readiness = &fleet.HealthCheck{Interval: 5, Timeout: 5} })},
 		{"a threshold too high", "/process/health/healthy_threshold", health(fleet.HealthCheck{HealthyThreshold: 1001})},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -114,8 +114,8 @@ func TestEdgesOfDeployments(t *testing.T) {
 		{"timeout where the type has the interval", health(fleet.HealthCheck{Timeout: 20}), health(fleet.HealthCheck{Interval: 20, Timeout: 20})},
 		{"losses", health(fleet.HealthCheck{UnhealthyThreshold: 1000}), health(fleet.HealthCheck{UnhealthyThreshold: 1001})},
 		{"successes", health(fleet.HealthCheck{HealthyThreshold: 1000}), health(fleet.HealthCheck{HealthyThreshold: 1001})},
-		{"probe", fleet.HealthCheck{Type: fleet.HealthTCP, Interval: 2, Timeout: 1}.CheckProbe(), fleet.HealthCheck{Type: fleet.HealthTCP, Interval: 2, Timeout: 2}.CheckProbe()},
-		{"probe of none", fleet.HealthCheck{Type: fleet.HealthNone, Timeout: 2}.CheckProbe(), fleet.HealthCheck{Type: fleet.HealthHTTP, Timeout: 2}.CheckProbe()},
+		{"probe", fleet.HealthCheck{Type: fleet.HealthTCP, Interval: 2, Timeout: 1}.CheckProbe(fleet.HealthField), fleet.HealthCheck{Type: fleet.HealthTCP, Interval: 2, Timeout: 2}.CheckProbe(fleet.HealthField)},
+		{"probe of none", fleet.HealthCheck{Type: fleet.HealthNone, Timeout: 2}.CheckProbe(fleet.HealthField), fleet.HealthCheck{Type: fleet.HealthHTTP, Timeout: 2}.CheckProbe(fleet.HealthField)},
 	})
 	require.NoError(t, process(func(p *fleet.Process) { p.Ports, p.Health = nil, &fleet.HealthCheck{Port: "of the type"} }), "the type gives the ports")
 	require.Equal(t, fleet.Invalid, fleet.KindOf(module("")))

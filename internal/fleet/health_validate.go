@@ -12,10 +12,28 @@ const (
 	maxHealthPath               = 1024
 )
 
+// The fields of the checks of a process.
+const (
+	HealthField    = processField + "/health"
+	ReadinessField = processField + "/readiness"
+)
+
+// validateChecks checks the declared checks.
+func (p Process) validateChecks() error {
+	if p.Health != nil {
+		if err := p.Health.validate(HealthField, p.Ports); err != nil {
+			return err
+		}
+	}
+	if p.Readiness == nil {
+		return nil
+	}
+	return p.Readiness.validate(ReadinessField, p.Ports)
+}
+
 // validate checks the declared part of a check, with defaults for the rest. A probe that outlasts its interval
 // would overlap with the next (S111).
-func (h HealthCheck) validate(ports []ProcessPort) error {
-	const field = processField + "/health"
+func (h HealthCheck) validate(field string, ports []ProcessPort) error {
 	switch h.Type {
 	case "", HealthHTTP, HealthTCP, HealthNone:
 	default:
@@ -76,11 +94,11 @@ func (h HealthCheck) validateNumbers(field string) error {
 	return nil
 }
 
-// CheckProbe rejects a complete check that could overlap with itself.
-func (h HealthCheck) CheckProbe() error {
+// CheckProbe rejects a complete check, of a field of the spec, that could overlap with itself.
+func (h HealthCheck) CheckProbe(field string) error {
 	if h.Type != HealthNone && h.Timeout >= h.Interval {
 		return Errorf(Invalid, "the timeout of %g seconds is not less than the interval of %g", h.Timeout, h.Interval).
-			At(processField + "/health/timeout").WithHint("a probe that outlasts its interval would overlap with the next one")
+			At(field + "/timeout").WithHint("a probe that outlasts its interval would overlap with the next one")
 	}
 	return nil
 }

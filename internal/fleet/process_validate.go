@@ -65,15 +65,12 @@ func (p Process) validate() error {
 			return err
 		}
 	}
-	for _, check := range []func() error{p.validateCommands, p.validateEnv, p.validateFiles, p.validatePorts} {
+	for _, check := range []func() error{p.validateCommands, p.validateEnv, p.validateFiles, p.validatePorts, p.validateChecks} {
 		if err := check(); err != nil {
 			return err
 		}
 	}
-	if p.Health == nil {
-		return nil
-	}
-	return p.Health.validate(p.Ports)
+	return nil
 }
 
 func (p Process) validateCommands() error {

@@ -116,6 +116,9 @@ type ReplicaStatus struct {
 	ID     ReplicaID     `json:"id"`
 	Phase  ReplicaPhase  `json:"phase"`
 	Health ReplicaHealth `json:"health"`
+	// Unready is set while it runs and its readiness check has not passed, or fails. It is never set without such a check,
+	// nor by a node of the build before.
+	Unready bool `json:"unready,omitempty"`
 	// Restarts counts the starts after the first.
 	Restarts int `json:"restarts,omitempty"`
 	// Endpoint is host:port of its first port, Ports all of them by name.
@@ -185,9 +188,12 @@ type ReplicaSeen struct {
 	Restarts       int           `json:"restarts,omitempty"`
 	CreatedAt      time.Time     `json:"createdAt"`
 	// Since is when State last changed, or its node last restarted it.
-	Since   time.Time `json:"since"`
-	Reason  string    `json:"reason,omitempty"`
-	Message string    `json:"message,omitempty"`
+	Since time.Time `json:"since"`
+	// Unready is as its node reported it, ReadySince when that last ended, zero if it never was unready.
+	Unready    bool      `json:"unready,omitempty"`
+	ReadySince time.Time `json:"readySince,omitzero"`
+	Reason     string    `json:"reason,omitempty"`
+	Message    string    `json:"message,omitempty"`
 	// Stop is the time between the graceful and the forced stop of its revision.
 	Stop time.Duration `json:"stop,omitempty"`
 	// StopBy is when a TERMINATING replica counts as ended although its node has not reported it.
@@ -201,6 +207,9 @@ type ReplicaSeen struct {
 	Gone       bool      `json:"gone,omitempty"` // its node is removed or revoked, so its end is never reported
 	Lost       bool      `json:"lost,omitempty"`
 }
+
+// Routable reports whether it may serve: it is HEALTHY, and ready if it has a readiness check (F72).
+func (r ReplicaSeen) Routable() bool { return r.State == ReplicaHealthy && !r.Unready }
 
 // NodeReplica is one line of a node's set: a replica to run or to end.
 type NodeReplica struct {

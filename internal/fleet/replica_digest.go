@@ -19,6 +19,7 @@ type ReplicaMark struct {
 	Definition string
 	Phase      ReplicaPhase
 	Health     ReplicaHealth
+	Unready    bool
 }
 
 // shortHash is how many hex digits of a hash tell two definitions apart.
@@ -42,7 +43,7 @@ func (d ReplicasDigest) Validate() error {
 	}
 	for i, m := range d.Replicas {
 		status := ReplicaStatus{
-			ID: m.ID, Phase: m.Phase, Health: m.Health, Revision: m.Revision, ProcessVersion: m.ProcessVersion, Definition: m.Definition,
+			ID: m.ID, Phase: m.Phase, Health: m.Health, Unready: m.Unready, Revision: m.Revision, ProcessVersion: m.ProcessVersion, Definition: m.Definition,
 		}
 		if err := status.Validate(); err != nil {
 			return err
@@ -58,7 +59,7 @@ func (d ReplicasDigest) Validate() error {
 type DriftKind string
 
 // A replica that the node lacks; one that the region does not know there; one that runs other content; one whose
-// phase, health or state differs.
+// phase, health, readiness or state differs.
 const (
 	DriftMissing DriftKind = "missing"
 	DriftStray   DriftKind = "stray"

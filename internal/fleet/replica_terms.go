@@ -5,24 +5,26 @@ import (
 	"reflect"
 )
 
-// ReplicaTerms are what a release changes of a running replica without a new process. Times are in seconds. The zero
-// value means those of its definition: they stay in the definition, for nodes of a build that reads them only there.
+// ReplicaTerms are what a release changes of a running replica without a new process. The zero value means those of its
+// definition: they stay in the definition, for nodes of a build that reads them only there.
 type ReplicaTerms struct {
-	Recovery           Recovery `json:"recovery"`
-	Interval           float64  `json:"interval,omitempty"`
-	Timeout            float64  `json:"timeout,omitempty"`
-	UnhealthyThreshold int      `json:"unhealthy_threshold,omitempty"`
-	HealthyThreshold   int      `json:"healthy_threshold,omitempty"`
+	Recovery Recovery `json:"recovery"`
+	CheckTerms
+	// Readiness are those of the second check, zero without one.
+	Readiness CheckTerms `json:"readiness,omitzero"`
+}
+
+// CheckTerms are the numbers of a check. Times are in seconds. The zero value means those of its definition.
+type CheckTerms struct {
+	Interval           float64 `json:"interval,omitempty"`
+	Timeout            float64 `json:"timeout,omitempty"`
+	UnhealthyThreshold int     `json:"unhealthy_threshold,omitempty"`
+	HealthyThreshold   int     `json:"healthy_threshold,omitempty"`
 }
 
 // Terms are those of the definition itself.
 func (d Definition) Terms() ReplicaTerms {
-	t := ReplicaTerms{Recovery: d.Recovery.WithDefaults()}
-	if d.Health != nil && d.Health.Type != HealthNone {
-		h := d.Health.WithDefaults()
-		t.Interval, t.Timeout, t.UnhealthyThreshold, t.HealthyThreshold = h.Interval, h.Timeout, h.UnhealthyThreshold, h.HealthyThreshold
-	}
-	return t
+	return ReplicaTerms{Recovery: d.Recovery.WithDefaults(), CheckTerms: d.Health.terms(), Readiness: d.Readiness.terms()}
 }
 
 // Under is the definition with other terms.
@@ -30,13 +32,25 @@ func (d Definition) Under(t ReplicaTerms) Definition {
 	if t == (ReplicaTerms{}) {
 		return d
 	}
-	d.Recovery = t.Recovery
-	if d.Health != nil && d.Health.Type != HealthNone {
-		h := *d.Health
-		h.Interval, h.Timeout, h.UnhealthyThreshold, h.HealthyThreshold = t.Interval, t.Timeout, t.UnhealthyThreshold, t.HealthyThreshold
-		d.Health = &h
-	}
+	d.Recovery, d.Health, d.Readiness = t.Recovery, d.Health.under(t.CheckTerms), d.Readiness.under(t.Readiness)
 	return d
+}
+
+func (h *HealthCheck) terms() CheckTerms {
+	if h == nil || h.Type == HealthNone {
+		return CheckTerms{}
+	}
+	c := h.WithDefaults()
+	return CheckTerms{c.Interval, c.Timeout, c.UnhealthyThreshold, c.HealthyThreshold}
+}
+
+func (h *HealthCheck) under(t CheckTerms) *HealthCheck {
+	if h == nil || h.Type == HealthNone || t == (CheckTerms{}) {
+		return h
+	}
+	c := *h
+	c.Interval, c.Timeout, c.UnhealthyThreshold, c.HealthyThreshold = t.Interval, t.Timeout, t.UnhealthyThreshold, t.HealthyThreshold
+	return &c
 }
 
 // SameRuntimeObject reports whether a running replica of one definition can become one of the other without a new
@@ -58,7 +72,8 @@ func runtimeObject(definition []byte) (map[string]any, error) {
 	}
 	delete(all, "stopSeconds")
 	delete(all, "recovery")
-	if check, is := all["health"].(map[string]any); is {
+	for _, name := range []string{"health", "readiness"} {
+		check, _ := all[name].(map[string]any) // of none there is nothing to leave out
 		for _, term := range []string{"interval", "timeout", "unhealthy_threshold", "healthy_threshold"} {
 			delete(check, term)
 		}

@@ -11,7 +11,8 @@ func aDefinition() Definition {
 	return Definition{
 		Process: Process{
 			Command: []string{"serve"}, Env: map[string]string{"A": "1"}, StopSeconds: 10,
-			Health: &HealthCheck{Type: HealthHTTP, Path: "/health", Interval: 10, Timeout: 5, UnhealthyThreshold: 3, HealthyThreshold: 2},
+			Health:    &HealthCheck{Type: HealthHTTP, Path: "/health", Interval: 10, Timeout: 5, UnhealthyThreshold: 3, HealthyThreshold: 2},
+			Readiness: &HealthCheck{Type: HealthTCP, Interval: 10, Timeout: 5, UnhealthyThreshold: 3, HealthyThreshold: 2},
 		},
 		Resources: Resources{CPU: 1}, Recovery: DefaultRecovery(),
 	}
@@ -31,6 +32,9 @@ func TestSameRuntimeObject(t *testing.T) {
 		"thresholds":           {func(d *Definition) { d.Health.UnhealthyThreshold, d.Health.HealthyThreshold = 9, 9 }, true},
 		"a path of the check":  {func(d *Definition) { d.Health.Path = "/ready" }, false},
 		"no check":             {func(d *Definition) { d.Health = &HealthCheck{Type: HealthNone} }, false},
+		"terms of readiness":   {func(d *Definition) { d.Readiness.Interval, d.Readiness.UnhealthyThreshold = 20, 1 }, true},
+		"a port of readiness":  {func(d *Definition) { d.Readiness.Port = "admin" }, false},
+		"no readiness":         {func(d *Definition) { d.Readiness = nil }, false},
 		"environment":          {func(d *Definition) { d.Env["A"] = "2" }, false},
 		"memory":               {func(d *Definition) { d.Resources.Memory = 1 }, false},
 		"startup":              {func(d *Definition) { d.Startup = &Startup{Deadline: 1} }, false},
@@ -53,10 +57,13 @@ func TestSameRuntimeObject(t *testing.T) {
 			}
 		})
 	}
-	same, err := SameRuntimeObject([]byte(`{"readiness":{"path":"/a"}}`), []byte(`{}`))
+	same, err := SameRuntimeObject([]byte(`{"liveness":{"path":"/a"}}`), []byte(`{}`))
 	require.NoError(t, err)
 	require.False(t, same, "a later build may define more")
 	_, err = SameRuntimeObject([]byte(`{}`), []byte(`[`))
 	require.Error(t, err)
 	require.Equal(t, aDefinition(), aDefinition().Under(ReplicaTerms{}), "a set without terms leaves those of the definition")
+	before := aDefinition().Terms()
+	before.Readiness = CheckTerms{}
+	require.Equal(t, aDefinition(), aDefinition().Under(before), "so do those of a server that knows no readiness")
 }

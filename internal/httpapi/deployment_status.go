@@ -64,7 +64,7 @@ func (s *server) deploymentStatus(name string, v deployments.DeploymentView) api
 
 func totalsOf(v deployments.DeploymentView) api.ReplicaTotals {
 	c := v.Counts
-	return api.ReplicaTotals{Desired: v.Target, Healthy: c.Healthy, Unhealthy: c.Unhealthy, Starting: c.Starting, Degraded: c.Unheard, Terminating: c.Terminating}
+	return api.ReplicaTotals{Desired: v.Target, Healthy: c.Healthy, Routable: c.Routable, Unhealthy: c.Unhealthy, Starting: c.Starting, Degraded: c.Unheard, Terminating: c.Terminating}
 }
 
 func timeOrNil(t time.Time) *time.Time {

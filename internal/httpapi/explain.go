@@ -86,7 +86,7 @@ func (x *explaining) declared(ctx context.Context) error {
 	runs := x.defined(ctx, spec)
 	short := api.ExplainedSpec{
 		Type: spec.Type, Driver: driverOf(runs), Image: runs.Image, Command: runs.Argv(), Model: spec.Model,
-		Ports: runs.Ports, Health: runs.Health, Resources: totalOf(spec.Resources), Replicas: spec.Replicas,
+		Ports: runs.Ports, Health: runs.Health, Readiness: runs.Readiness, Resources: totalOf(spec.Resources), Replicas: spec.Replicas,
 		Placement: api.DeploymentPlacement(spec.Placement), State: spec.State, Recovery: spec.Recovery.WithDefaults(), Generation: generation,
 	}
 	if runs.Startup != nil {

@@ -20,6 +20,7 @@ const (
 	CauseProgram           = "program"
 	CauseNode              = "node"
 	CauseIsolation         = "isolation"
+	CauseReadiness         = "readiness"
 )
 
 // causeRules name the cause behind each stable word, and what helps; the weightiest come first.
@@ -31,6 +32,7 @@ var causeRules = []struct {
 	{CauseBadDefinition, []string{fleet.ReasonNoDefinition}, "correct the declaration and apply it again"},
 	{CausePoolMisconfigured, []string{decide.PoolMisconfigured}, "none of the pools in placement.pools selects a node: holdfast get pools; name another one, or change its sites, nodes or nodeLabels"},
 	{CauseIsolation, []string{decide.IsolationMissing}, "run the agents as root without --isolation=none (holdfast get nodes shows which ones isolate projects), use an image, or place it on a site of its project"},
+	{CauseReadiness, []string{decide.ReadinessMissing}, "upgrade the agents of the nodes listed below, or remove readiness from the declaration"},
 	{CauseNoResources, []string{decide.NoNode, decide.NoRoom, decide.PortsTaken, fleet.ReasonNoDriver}, "ask for less, free a node, raise maxReplicas of a pool that is full, or widen the placement; nodes below says what is missing where"},
 	{CauseImage, []string{fleet.ReasonNoImage}, "check the name of the image, and that the nodes may pull it"},
 	{CausePreparation, []string{decide.ReasonPrepareLimit}, "the message says what failed last: the pull of the image, the engine, the way to the region, or preStart commands that do not end"},

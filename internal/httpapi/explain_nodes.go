@@ -50,7 +50,7 @@ func (x *explaining) room(ctx context.Context) error {
 }
 
 func placeRequest(spec fleet.DeploymentSpec) decide.PlaceRequest {
-	want := decide.PlaceRequest{Spec: spec.Placement, Resources: spec.Resources, Driver: driverOf(spec.Process)}
+	want := decide.PlaceRequest{Spec: spec.Placement, Resources: spec.Resources, Driver: driverOf(spec.Process), Readiness: spec.Process.ChecksReadiness()}
 	for _, p := range spec.Process.Ports {
 		if p.Port > 0 {
 			want.Ports = append(want.Ports, p.Port)

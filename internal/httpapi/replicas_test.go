@@ -51,7 +51,7 @@ func (r *region) linked() {
 	}
 }
 
-// S94, S115, S118, S130
+// F72, S94, S115, S118, S130
 func TestReplicas(t *testing.T) {
 	t.Parallel()
 
@@ -89,8 +89,15 @@ func TestReplicas(t *testing.T) {
 		require.Equal(t, "degraded", degraded.Type)
 		r.linked()
 		status = deploymentStatusOf(t, r.deployment(webPath))
-		require.Equal(t, api.ReplicaTotals{Desired: 2, Healthy: 1, Starting: 1}, status.Replicas)
+		require.Equal(t, api.ReplicaTotals{Desired: 2, Healthy: 1, Routable: 1, Starting: 1}, status.Replicas)
 		require.True(t, status.Available)
+		require.True(t, into[api.Replica](t, r.get("/api/v1/replicas/"+one)).Routable)
+		require.False(t, into[api.Replica](t, r.get("/api/v1/replicas/"+two)).Routable)
+		r.sql(`UPDATE replicas SET unready = true WHERE id = $1`, one)
+		status = deploymentStatusOf(t, r.deployment(webPath))
+		require.Equal(t, api.ReplicaTotals{Desired: 2, Healthy: 1, Starting: 1}, status.Replicas, "F72: it is healthy, and not ready")
+		require.True(t, status.Available)
+		require.False(t, into[api.Replica](t, r.get("/api/v1/replicas/"+one)).Routable)
 	})
 
 	t.Run("are removed by hand, and nothing else is", func(t *testing.T) {

@@ -144,7 +144,7 @@ func callerOf(ctx context.Context) netip.Addr {
 
 func factsOf(in *nodev1.NodeFacts) fleet.NodeFacts {
 	out := fleet.NodeFacts{
-		Address: in.GetAddress(), Labels: in.GetLabels(), Separation: fleet.Separation(in.GetIsolation()),
+		Address: in.GetAddress(), Labels: in.GetLabels(), Separation: fleet.Separation(in.GetIsolation()), Readiness: in.GetReadiness(),
 		Resources: fleet.Resources{CPU: in.GetCpu(), Memory: in.GetMemory(), GPUs: int(in.GetGpus())},
 	}
 	for _, d := range in.GetDrivers() {

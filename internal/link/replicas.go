@@ -103,7 +103,7 @@ func reportOf(c *connection, in *nodev1.ReplicasReport) (fleet.ReplicasReport, e
 
 func statusOf(r *nodev1.ReplicaStatus) fleet.ReplicaStatus {
 	out := fleet.ReplicaStatus{
-		ID: fleet.ReplicaID(r.GetId()), Phase: fleet.ReplicaPhase(r.GetPhase()), Health: fleet.ReplicaHealth(r.GetHealth()),
+		ID: fleet.ReplicaID(r.GetId()), Phase: fleet.ReplicaPhase(r.GetPhase()), Health: fleet.ReplicaHealth(r.GetHealth()), Unready: r.GetUnready(),
 		Restarts: int(bounded(r.GetRestarts())), Endpoint: r.GetEndpoint(), PID: int(bounded(r.GetPid())),
 		Reason: r.GetReason(), Message: r.GetMessage(), Age: r.GetAge().AsDuration(),
 		Deployment: fleet.DeploymentName(r.GetDeployment()), Revision: r.GetRevision(),
@@ -125,7 +125,7 @@ func digestOf(in *nodev1.ReplicasDigest) *fleet.ReplicasDigest {
 	for i, m := range in.GetReplicas() {
 		out.Replicas[i] = fleet.ReplicaMark{
 			ID: fleet.ReplicaID(m.GetId()), Revision: m.GetRevision(), ProcessVersion: m.GetProcessVersion(), Definition: m.GetDefinition(),
-			Phase: fleet.ReplicaPhase(m.GetPhase()), Health: fleet.ReplicaHealth(m.GetHealth()),
+			Phase: fleet.ReplicaPhase(m.GetPhase()), Health: fleet.ReplicaHealth(m.GetHealth()), Unready: m.GetUnready(),
 		}
 	}
 	return out

@@ -148,7 +148,7 @@ func (l *live) report(sequence uint64, change ...func(*nodev1.ReplicasReport)) {
 	l.t.Helper()
 	in := &nodev1.ReplicasReport{Sequence: sequence, SetVersion: 7, Complete: true, Replicas: []*nodev1.ReplicaStatus{{
 		Id: "0123456789ab", Phase: "running", Health: "HEALTHY", Endpoint: "10.0.0.1:80", Ports: map[string]uint32{"http": 80},
-		Pid: 9, Age: durationpb.New(1),
+		Pid: 9, Age: durationpb.New(1), Unready: true,
 	}}}
 	for _, f := range change {
 		f(in)
@@ -246,7 +246,7 @@ func TestReports(t *testing.T) {
 		require.Equal(t, fleet.ReplicasReport{
 			Node: "plant-1-a", Connection: fleet.ConnectionID(l.id), Set: fleet.SetVersion{Number: 7}, Complete: true, Replicas: []fleet.ReplicaStatus{{
 				ID: "0123456789ab", Phase: fleet.PhaseRunning, Health: fleet.HealthHealthy, Endpoint: "10.0.0.1:80",
-				Ports: map[string]int{"http": 80}, PID: 9, Age: 1,
+				Ports: map[string]int{"http": 80}, PID: 9, Age: 1, Unready: true,
 			}},
 		}, got)
 		r.eventually("what it is about is woken", func() bool { return ledger.wakes("deployment.web") == 1 })

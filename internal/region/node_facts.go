@@ -57,7 +57,7 @@ func (m NodeMachine) facts(drivers []fleet.Driver) *nodev1.NodeFacts {
 	slices.Sort(names)
 	return &nodev1.NodeFacts{
 		Address: m.Address, Labels: maps.Clone(m.Labels), Drivers: names, Cpu: m.CPU, Memory: m.Memory, Gpus: int32(m.GPUs), //nolint:gosec // few
-		Isolation: string(m.separation),
+		Isolation: string(m.separation), Readiness: true,
 	}
 }
 

@@ -155,7 +155,9 @@ type NodeFacts struct {
 	Memory  int64    `protobuf:"varint,5,opt,name=memory,proto3" json:"memory,omitempty"` // bytes
 	Gpus    int32    `protobuf:"varint,6,opt,name=gpus,proto3" json:"gpus,omitempty"`
 	// Whether commands of several projects are kept apart: uid or none; "" of a node of before it told.
-	Isolation     string `protobuf:"bytes,7,opt,name=isolation,proto3" json:"isolation,omitempty"`
+	Isolation string `protobuf:"bytes,7,opt,name=isolation,proto3" json:"isolation,omitempty"`
+	// Its agent runs readiness checks; one of the build before does not, and gets no replica that has one.
+	Readiness     bool `protobuf:"varint,8,opt,name=readiness,proto3" json:"readiness,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -237,6 +239,13 @@ func (x *NodeFacts) GetIsolation() string {
 		return x.Isolation
 	}
 	return ""
+}
+
+func (x *NodeFacts) GetReadiness() bool {
+	if x != nil {
+		return x.Readiness
+	}
+	return false
 }
 
 // ExecutorTLS says how the region knows an executor by its certificate.
@@ -1273,6 +1282,7 @@ type ReplicaMark struct {
 	// As in ReplicaStatus.
 	Phase         string `protobuf:"bytes,5,opt,name=phase,proto3" json:"phase,omitempty"`
 	Health        string `protobuf:"bytes,6,opt,name=health,proto3" json:"health,omitempty"`
+	Unready       bool   `protobuf:"varint,7,opt,name=unready,proto3" json:"unready,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1349,6 +1359,13 @@ func (x *ReplicaMark) GetHealth() string {
 	return ""
 }
 
+func (x *ReplicaMark) GetUnready() bool {
+	if x != nil {
+		return x.Unready
+	}
+	return false
+}
+
 // ReplicaStatus is one replica as its node sees it.
 type ReplicaStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1373,8 +1390,10 @@ type ReplicaStatus struct {
 	// The same, since digests: the process version, and the first 16 hex digits of the definition's hash.
 	ProcessVersion int64  `protobuf:"varint,13,opt,name=process_version,json=processVersion,proto3" json:"process_version,omitempty"`
 	Definition     string `protobuf:"bytes,14,opt,name=definition,proto3" json:"definition,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// It runs, and its readiness check has not passed or fails: it is not routable. Never of one without such a check.
+	Unready       bool `protobuf:"varint,15,opt,name=unready,proto3" json:"unready,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReplicaStatus) Reset() {
@@ -1503,6 +1522,13 @@ func (x *ReplicaStatus) GetDefinition() string {
 		return x.Definition
 	}
 	return ""
+}
+
+func (x *ReplicaStatus) GetUnready() bool {
+	if x != nil {
+		return x.Unready
+	}
+	return false
 }
 
 // ReplicasReportAck says that a report was taken, and is durable.
@@ -1838,7 +1864,7 @@ const file_control_plane_proto_rawDesc = "" +
 	"\fpeer_address\x18\a \x01(\tR\vpeerAddress\x12@\n" +
 	"\fexecutor_tls\x18\b \x01(\v2\x1d.holdfast.node.v1.ExecutorTLSR\vexecutorTls\x12:\n" +
 	"\n" +
-	"node_facts\x18\t \x01(\v2\x1b.holdfast.node.v1.NodeFactsR\tnodeFacts\"\x97\x02\n" +
+	"node_facts\x18\t \x01(\v2\x1b.holdfast.node.v1.NodeFactsR\tnodeFacts\"\xb5\x02\n" +
 	"\tNodeFacts\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12?\n" +
 	"\x06labels\x18\x02 \x03(\v2'.holdfast.node.v1.NodeFacts.LabelsEntryR\x06labels\x12\x18\n" +
@@ -1846,7 +1872,8 @@ const file_control_plane_proto_rawDesc = "" +
 	"\x03cpu\x18\x04 \x01(\x01R\x03cpu\x12\x16\n" +
 	"\x06memory\x18\x05 \x01(\x03R\x06memory\x12\x12\n" +
 	"\x04gpus\x18\x06 \x01(\x05R\x04gpus\x12\x1c\n" +
-	"\tisolation\x18\a \x01(\tR\tisolation\x1a9\n" +
+	"\tisolation\x18\a \x01(\tR\tisolation\x12\x1c\n" +
+	"\treadiness\x18\b \x01(\bR\treadiness\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\".\n" +
@@ -1919,7 +1946,7 @@ const file_control_plane_proto_rawDesc = "" +
 	"\x0eReplicasDigest\x129\n" +
 	"\breplicas\x18\x01 \x03(\v2\x1d.holdfast.node.v1.ReplicaMarkR\breplicas\x12\x18\n" +
 	"\amissing\x18\x02 \x01(\rR\amissing\x12\x14\n" +
-	"\x05stray\x18\x03 \x01(\rR\x05stray\"\xb0\x01\n" +
+	"\x05stray\x18\x03 \x01(\rR\x05stray\"\xca\x01\n" +
 	"\vReplicaMark\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x03R\brevision\x12'\n" +
@@ -1928,7 +1955,8 @@ const file_control_plane_proto_rawDesc = "" +
 	"definition\x18\x04 \x01(\tR\n" +
 	"definition\x12\x14\n" +
 	"\x05phase\x18\x05 \x01(\tR\x05phase\x12\x16\n" +
-	"\x06health\x18\x06 \x01(\tR\x06health\"\xf7\x03\n" +
+	"\x06health\x18\x06 \x01(\tR\x06health\x12\x18\n" +
+	"\aunready\x18\a \x01(\bR\aunready\"\x91\x04\n" +
 	"\rReplicaStatus\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05phase\x18\x02 \x01(\tR\x05phase\x12\x16\n" +
@@ -1948,7 +1976,8 @@ const file_control_plane_proto_rawDesc = "" +
 	"\x0fprocess_version\x18\r \x01(\x03R\x0eprocessVersion\x12\x1e\n" +
 	"\n" +
 	"definition\x18\x0e \x01(\tR\n" +
-	"definition\x1a8\n" +
+	"definition\x12\x18\n" +
+	"\aunready\x18\x0f \x01(\bR\aunready\x1a8\n" +
 	"\n" +
 	"PortsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +

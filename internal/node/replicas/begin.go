@@ -124,7 +124,7 @@ func (w *worker) failed(ctx context.Context, err error) {
 // start starts the program. Few replicas start at the same time.
 func (w *worker) start(agent context.Context, a decide.ReplicaAction) {
 	w.say(agent, func(k *known) {
-		k.Phase, k.Health, k.Probe = fleet.PhasePreparing, fleet.HealthNotChecked, decide.ProbeState{}
+		k.Phase, k.Health, k.Probe, k.Unready = fleet.PhasePreparing, fleet.HealthNotChecked, decide.ProbeState{}, false
 		switch {
 		case !a.Restart:
 		case w.again && k.Reason == decide.ReasonPrepareLimit: // no probe failed
@@ -243,12 +243,15 @@ func (w *worker) began(ctx context.Context) {
 func (w *worker) running(ctx context.Context, found Found) {
 	w.is(decide.ProcessRunning)
 	p := w.startProbes()
-	w.say(ctx, func(k *known) { k.Phase, k.PID, k.Message, k.Probe = fleet.PhaseRunning, found.PID, "", p })
+	ready, _ := checkOf(w.def.Readiness, w.def.Ports)
+	w.say(ctx, func(k *known) {
+		k.Phase, k.PID, k.Message, k.Probe, k.Unready = fleet.PhaseRunning, found.PID, "", p, ready.Type != fleet.HealthNone
+	})
 	w.watch(p)
 }
 
 func (w *worker) startProbes() decide.ProbeState {
-	check, _ := checkOf(w.obeyed())
+	check, _ := checkOf(w.obeyed().Health, w.def.Ports)
 	limit := time.Duration(fleet.DefaultStartup) * time.Second
 	if w.def.Startup != nil && w.def.Startup.Deadline > 0 {
 		limit = time.Duration(w.def.Startup.Deadline * float64(time.Second))
@@ -282,33 +285,45 @@ func (w *worker) watchExit(ctx context.Context, driver Driver) {
 	})
 }
 
-// watch starts the probes of a replica from a known probe state.
+// watch starts the probes of a replica from a known state of its health, and those of its readiness beside them.
 func (w *worker) watch(p decide.ProbeState) {
 	w.obeys = w.now().Terms
-	check, port := checkOf(w.def.Under(w.obeys))
-	w.setProbe(p)
+	def := w.def.Under(w.obeys)
+	w.probing(w.keeper.prober, def.Health, p, w.setProbe)
+	w.probing(w.keeper.readiness, def.Readiness, decide.StartReadiness(w.now().readiness(), p.Next), w.setReadiness)
+}
+
+// probing has a prober keep the state of one check.
+func (w *worker) probing(by *prober, of *fleet.HealthCheck, p decide.ProbeState, keep func(decide.ProbeState)) {
+	check, port := checkOf(of, w.def.Ports)
+	keep(p)
 	if check.Type == fleet.HealthNone {
 		return
 	}
-	w.keeper.prober.watch(&watch{
+	by.watch(&watch{
 		id: w.id, check: check, state: p,
 		address: net.JoinHostPort(w.keeper.opt.Address, strconv.Itoa(w.now().Ports[port])),
 		changed: func(p decide.ProbeState) {
-			w.setProbe(p)
+			keep(p)
 			w.poke()
 		},
 	})
 }
 
-// checkOf gives a definition's health check with its defaults (S75), and its port. A replica without ports is
-// not probed.
-func checkOf(def fleet.Definition) (check fleet.HealthCheck, port string) {
-	if def.Health == nil || def.Health.Type == fleet.HealthNone || len(def.Ports) == 0 {
+// unwatched ends all probes.
+func (w *worker) unwatched() {
+	w.keeper.prober.forget(w.id)
+	w.keeper.readiness.forget(w.id)
+}
+
+// checkOf gives a check of a definition with its defaults (S75), and its port. A replica without ports is not probed.
+func checkOf(of *fleet.HealthCheck, ports []fleet.ProcessPort) (check fleet.HealthCheck, port string) {
+	if of == nil || of.Type == fleet.HealthNone || len(ports) == 0 {
 		return fleet.HealthCheck{Type: fleet.HealthNone}, ""
 	}
-	check = def.Health.WithDefaults()
+	check = of.WithDefaults()
 	if check.Port == "" {
-		return check, def.Ports[0].Name
+		return check, ports[0].Name
 	}
 	return check, check.Port
 }

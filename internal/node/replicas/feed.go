@@ -116,7 +116,7 @@ func (k *Keeper) digest() *nodev1.ReplicasReport {
 			st = k.strangers[id].status()
 		}
 		digest.Replicas = append(digest.Replicas, &nodev1.ReplicaMark{
-			Id: string(st.ID), Revision: st.Revision, ProcessVersion: st.ProcessVersion, Definition: st.Definition, Phase: string(st.Phase), Health: string(st.Health),
+			Id: string(st.ID), Revision: st.Revision, ProcessVersion: st.ProcessVersion, Definition: st.Definition, Phase: string(st.Phase), Health: string(st.Health), Unready: st.Unready,
 		})
 	}
 	f.sequence++

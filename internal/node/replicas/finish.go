@@ -46,7 +46,7 @@ func (w *worker) stop(ctx context.Context, a decide.ReplicaAction) {
 
 // end ends what runs, whatever it is, and tells whether that worked; if not, the worker retries it.
 func (w *worker) end(ctx context.Context, driver Driver) bool {
-	w.keeper.prober.forget(w.id)
+	w.unwatched()
 	if err := driver.Stop(ctx, w.id, w.stopTime()); err != nil {
 		if ctx.Err() == nil && w.refused == 0 {
 			w.keeper.opt.Log.Error("stop a replica, retrying", "replica", w.id, "err", err)

@@ -75,7 +75,8 @@ type Keeper struct {
 	definitions *definitions
 	ports       *ports
 	gpus        *gpus
-	prober      *prober
+	prober      *prober // of health
+	readiness   *prober
 	starts      map[fleet.Driver]chan struct{} // one item per replica that starts
 	ship        map[fleet.Driver]chan struct{} // has an item when a replica of the driver is to be removed
 	told        chan struct{}                  // has an item when the set should be read
@@ -124,7 +125,7 @@ func New(opt Options) *Keeper {
 	}
 	return &Keeper{
 		opt: opt, definitions: &definitions{dir: filepath.Join(opt.Dir, "definitions"), region: opt.Region},
-		ports: newPorts(), gpus: newGPUs(opt.GPUs), prober: newProber(opt.Now), starts: starts, told: make(chan struct{}, 1),
+		ports: newPorts(), gpus: newGPUs(opt.GPUs), prober: newProber(opt.Now), readiness: newProber(opt.Now), starts: starts, told: make(chan struct{}, 1),
 		ship: ship, ready: make(chan struct{}), replicas: map[fleet.ReplicaID]*worker{}, strangers: map[fleet.ReplicaID]stranger{}, ends: map[fleet.ReplicaID]bool{},
 		absent: map[fleet.Driver]chan struct{}{},
 		feed:   newFeed(),
@@ -147,7 +148,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 			return err
 		}
 		close(k.ready)
-		for _, loop := range []func(context.Context) error{k.prober.run, k.follow, k.sync} {
+		for _, loop := range []func(context.Context) error{k.prober.run, k.readiness.run, k.follow, k.sync} {
 			group.Go(func() error { return loop(running) })
 		}
 		// A driver that hangs delays none of the others.

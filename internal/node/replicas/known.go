@@ -27,6 +27,7 @@ type known struct {
 
 	Phase    fleet.ReplicaPhase  `json:"phase"`
 	Health   fleet.ReplicaHealth `json:"health"`
+	Unready  bool                `json:"unready,omitempty"` // its readiness check has not passed, or fails
 	Reason   string              `json:"reason,omitempty"`
 	Message  string              `json:"message,omitempty"`
 	Restarts int                 `json:"restarts,omitempty"`
@@ -71,7 +72,7 @@ func recall(row sqlite.Replica, boot string, now time.Duration) (known, error) {
 // status is its line in a report.
 func (r known) status(address string, now time.Duration) fleet.ReplicaStatus {
 	st := fleet.ReplicaStatus{
-		ID: r.ID, Phase: r.Phase, Health: r.Health, Restarts: r.Restarts, Ports: maps.Clone(r.Ports),
+		ID: r.ID, Phase: r.Phase, Health: r.Health, Unready: r.Unready, Restarts: r.Restarts, Ports: maps.Clone(r.Ports),
 		Reason: r.Reason, Message: sentence(r.Message), Age: max(now-r.Since, 0),
 	}
 	if r.Phase == fleet.PhaseRunning {
@@ -81,6 +82,14 @@ func (r known) status(address string, now time.Duration) fleet.ReplicaStatus {
 		st.Endpoint = net.JoinHostPort(address, strconv.Itoa(port))
 	}
 	return st
+}
+
+// readiness is what was known last of its readiness check.
+func (r known) readiness() fleet.ReplicaHealth {
+	if r.Unready {
+		return fleet.HealthUnhealthy
+	}
+	return fleet.HealthHealthy
 }
 
 // maxMessage bounds a message to the region, in bytes.
@@ -106,6 +115,6 @@ func wire(st fleet.ReplicaStatus) *nodev1.ReplicaStatus {
 		Id: string(st.ID), Phase: string(st.Phase), Health: string(st.Health), Restarts: uint32(st.Restarts), //nolint:gosec // small
 		Endpoint: st.Endpoint, Ports: ports, Pid: uint32(st.PID), Reason: st.Reason, Message: st.Message, //nolint:gosec // positive
 		Age: durationpb.New(st.Age), Deployment: string(st.Deployment), Revision: st.Revision,
-		ProcessVersion: st.ProcessVersion, Definition: st.Definition,
+		ProcessVersion: st.ProcessVersion, Definition: st.Definition, Unready: st.Unready,
 	}
 }

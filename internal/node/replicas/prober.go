@@ -27,7 +27,7 @@ const (
 	away    = time.Second
 )
 
-// prober starts the probes of all replicas of the node from one goroutine, each in its own goroutine. No
+// prober starts the probes of one kind, of all replicas of the node, from one goroutine, each in its own goroutine. No
 // replica is probed twice at once.
 type prober struct {
 	now    func() time.Duration

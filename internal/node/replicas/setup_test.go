@@ -48,7 +48,8 @@ func TestMain(m *testing.M) {
 }
 
 // program is a web service as people deploy them. It is sick while a file "sick" is in its
-// directory, waits with listening while there is a file "wait", and ends on GET /exit.
+// directory, is not ready while there is a file "busy", waits with listening while there is a file "wait", and ends on
+// GET /exit.
 func program() int {
 	fmt.Println("up at", env("PORT"), "as", os.Getpid())
 	if env("STUBBORN") != "" {
@@ -68,6 +69,11 @@ func program() int {
 	http.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) {
 		if there("sick") {
 			w.WriteHeader(http.StatusInternalServerError)
+		}
+	})
+	http.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) {
+		if there("busy") {
+			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	})
 	http.HandleFunc("GET /exit", func(http.ResponseWriter, *http.Request) { syscall.Exit(3) }) //nolint:revive // a program of its own

@@ -142,7 +142,7 @@ func (w *worker) load(ctx context.Context) {
 		p = w.startProbes()
 	}
 	// Spread the probes, so that not all run at the same moment from now on.
-	check, _ := checkOf(w.obeyed())
+	check, _ := checkOf(w.obeyed().Health, w.def.Ports)
 	spread := min(time.Duration(check.Interval*float64(time.Second)), takeOverSpread)
 	p = p.Resume(check, w.keeper.opt.Now())
 	p.Next = w.keeper.opt.Now() + time.Duration(rand.Float64()*float64(spread)) //nolint:gosec // a pace is no secret

@@ -12,7 +12,7 @@ import (
 func terms() fleet.ReplicaTerms {
 	recovery := fleet.DefaultRecovery()
 	recovery.Restarts = 1
-	return fleet.ReplicaTerms{Recovery: recovery, Interval: 0.05, Timeout: 20, UnhealthyThreshold: 2, HealthyThreshold: 1}
+	return fleet.ReplicaTerms{Recovery: recovery, CheckTerms: fleet.CheckTerms{Interval: 0.05, Timeout: 20, UnhealthyThreshold: 2, HealthyThreshold: 1}}
 }
 
 // slack is a definition whose probes fail never, and whose stop takes longer than a test waits.

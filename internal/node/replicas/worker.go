@@ -46,9 +46,10 @@ type worker struct {
 	exited  <-chan Exit // of what runs, nil when nothing runs
 	unwatch func()      // ends that wait
 
-	mu     sync.Mutex
-	probe  decide.ProbeState // the newest state from the prober
-	cancel context.CancelFunc
+	mu        sync.Mutex
+	probe     decide.ProbeState // the newest state from the prober
+	readiness decide.ProbeState // the same of its readiness check
+	cancel    context.CancelFunc
 }
 
 func (w *worker) poke() { poke.Once(w.wake) }
@@ -127,6 +128,7 @@ func (w *worker) run(ctx context.Context) {
 		w.obey()
 		w.verify(ctx)
 		w.heed(ctx)
+		w.heedReadiness(ctx)
 		switch a := w.next(); a.Do {
 		case decide.DoPrepare:
 			w.prepare(ctx)
@@ -179,6 +181,12 @@ func (w *worker) setProbe(p decide.ProbeState) {
 	w.probe = p
 }
 
+func (w *worker) setReadiness(p decide.ProbeState) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.readiness = p
+}
+
 // obeyed is its definition, once loaded, under the terms of the newest set.
 func (w *worker) obeyed() fleet.Definition { return w.def.Under(w.now().Terms) }
 
@@ -193,8 +201,11 @@ func (w *worker) obey() {
 		return
 	}
 	w.obeys = terms
-	check, _ := checkOf(w.def.Under(terms))
+	def := w.def.Under(terms)
+	check, _ := checkOf(def.Health, def.Ports)
 	w.keeper.prober.amend(w.id, check)
+	check, _ = checkOf(def.Readiness, def.Ports)
+	w.keeper.readiness.amend(w.id, check)
 }
 
 // lookAgain is the pause between looks at a replica that sends no events: one without probes because its
@@ -252,6 +263,16 @@ func (w *worker) ended(ctx context.Context, exit Exit) {
 	w.over(ctx, fleet.PhaseExited, exit)
 }
 
+// heedReadiness applies the results of the readiness check: they are reported, and nothing else follows (F72, F77).
+func (w *worker) heedReadiness(ctx context.Context) {
+	w.mu.Lock()
+	unready := w.readiness.Health == fleet.HealthUnhealthy
+	w.mu.Unlock()
+	if r := w.now(); r.Phase == fleet.PhaseRunning && r.Unready != unready {
+		w.say(ctx, func(k *known) { k.Unready = unready })
+	}
+}
+
 // heed applies the probes' results. It stores the first success and a moved deadline before any transition: the
 // next agent must not treat as late what is in time.
 func (w *worker) heed(ctx context.Context) {
@@ -277,13 +298,13 @@ func (w *worker) heed(ctx context.Context) {
 // over records that nothing of it runs. It frees ports and GPUs before the report: the region may give them to
 // another replica at once.
 func (w *worker) over(ctx context.Context, phase fleet.ReplicaPhase, exit Exit) {
-	w.keeper.prober.forget(w.id)
+	w.unwatched()
 	w.keeper.ports.drop(w.id)
 	w.keeper.gpus.drop(w.id)
 	w.is(decide.ProcessOver)
 	w.setProbe(decide.ProbeState{})
 	w.say(ctx, func(k *known) {
-		k.Phase, k.Health, k.Probe, k.PID, k.Asked = phase, fleet.HealthNotChecked, decide.ProbeState{}, 0, false
+		k.Phase, k.Health, k.Probe, k.Unready, k.PID, k.Asked = phase, fleet.HealthNotChecked, decide.ProbeState{}, false, 0, false
 		k.Reason, k.Message = exit.Reason, exit.Message
 	})
 }

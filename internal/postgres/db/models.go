@@ -815,6 +815,8 @@ type Replica struct {
 	FailedAt       *time.Time
 	RunningSince   *time.Time
 	TermsRevision  *int64
+	Unready        bool
+	ReadySince     *time.Time
 }
 
 type ReplicaLog struct {

@@ -25,24 +25,24 @@ WITH differing AS MATERIALIZED (
     SELECT d.node, d.connection, d.era, d.version, d.reports, d.after, d.marks, d.at FROM node_digests d
     CROSS JOIN LATERAL (
         SELECT string_agg(x.id || ' ' || x.revision || ' ' || x.process_version || ' ' || encode(substr(x.definition, 1, 8), 'hex') || ' ' || x.phase
-                          || ' ' || x.health || chr(10), '') AS lines,
+                          || ' ' || x.health || CASE WHEN x.unready THEN ' unready' ELSE '' END || chr(10), '') AS lines,
                bool_and(x.state = 'HEALTHY' AND x.phase = 'running' AND x.health = 'HEALTHY' AND NOT x.lost) AS healthy
-        FROM (SELECT y.id, y.deployment, y.uid, y.node, y.site, y.revision, y.process_version, y.definition, y.cpu, y.memory, y.gpus, y.fixed_ports, y.stop_seconds, y.state, y.health, y.phase, y.restarts, y.endpoint, y.ports, y.pid, y.reason, y.message, y.lost, y.listed, y.created_at, y.since, y.stop_by, y.ended_at, y.failed_at, y.running_since, y.terms_revision FROM replicas y WHERE y.node = d.node AND y.ended_at IS NULL ORDER BY y.id COLLATE "C") x OFFSET 0) e
+        FROM (SELECT y.id, y.deployment, y.uid, y.node, y.site, y.revision, y.process_version, y.definition, y.cpu, y.memory, y.gpus, y.fixed_ports, y.stop_seconds, y.state, y.health, y.phase, y.restarts, y.endpoint, y.ports, y.pid, y.reason, y.message, y.lost, y.listed, y.created_at, y.since, y.stop_by, y.ended_at, y.failed_at, y.running_since, y.terms_revision, y.unready, y.ready_since FROM replicas y WHERE y.node = d.node AND y.ended_at IS NULL ORDER BY y.id COLLATE "C") x OFFSET 0) e
     WHERE d.node > $1::text AND d.marks IS NOT NULL AND mod(hashtext(d.node)::bigint + 2147483648, $2::bigint) = $3::bigint
       AND NOT (coalesce(e.healthy, true) AND coalesce(e.lines, '') = d.marks)
     ORDER BY d.node LIMIT $4)
 SELECT d.node, d.era, d.version, d.reports, d.after, d.marks::text AS marks, d.at, g.era AS region_era, coalesce(s.version, 0)::bigint AS set_version,
        EXISTS (SELECT 1 FROM connections c WHERE c.id = d.connection AND c.ended_at IS NULL OFFSET 0)::boolean AS connected,
        r.ids::text[] AS ids, r.revisions::bigint[] AS revisions, r.process_versions::bigint[] AS process_versions, r.definitions::text[] AS definitions,
-       r.phases::text[] AS phases, r.healths::text[] AS healths, r.states::text[] AS states, r.losts::boolean[] AS losts, l.listed::text[] AS listed
+       r.phases::text[] AS phases, r.healths::text[] AS healths, r.unreadies::boolean[] AS unreadies, r.states::text[] AS states, r.losts::boolean[] AS losts, l.listed::text[] AS listed
 FROM differing d
 CROSS JOIN region g
 LEFT JOIN node_sets s ON s.node = d.node
 CROSS JOIN LATERAL (
     SELECT coalesce(array_agg(x.id), '{}') AS ids, array_agg(x.revision) AS revisions, array_agg(x.process_version) AS process_versions,
-           array_agg(encode(substr(x.definition, 1, 8), 'hex')) AS definitions, array_agg(x.phase) AS phases, array_agg(x.health) AS healths,
+           array_agg(encode(substr(x.definition, 1, 8), 'hex')) AS definitions, array_agg(x.phase) AS phases, array_agg(x.health) AS healths, array_agg(x.unready) AS unreadies,
            array_agg(x.state) AS states, array_agg(x.lost) AS losts
-    FROM (SELECT y.id, y.deployment, y.uid, y.node, y.site, y.revision, y.process_version, y.definition, y.cpu, y.memory, y.gpus, y.fixed_ports, y.stop_seconds, y.state, y.health, y.phase, y.restarts, y.endpoint, y.ports, y.pid, y.reason, y.message, y.lost, y.listed, y.created_at, y.since, y.stop_by, y.ended_at, y.failed_at, y.running_since, y.terms_revision FROM replicas y WHERE y.node = d.node AND y.ended_at IS NULL ORDER BY y.id COLLATE "C") x OFFSET 0) r
+    FROM (SELECT y.id, y.deployment, y.uid, y.node, y.site, y.revision, y.process_version, y.definition, y.cpu, y.memory, y.gpus, y.fixed_ports, y.stop_seconds, y.state, y.health, y.phase, y.restarts, y.endpoint, y.ports, y.pid, y.reason, y.message, y.lost, y.listed, y.created_at, y.since, y.stop_by, y.ended_at, y.failed_at, y.running_since, y.terms_revision, y.unready, y.ready_since FROM replicas y WHERE y.node = d.node AND y.ended_at IS NULL ORDER BY y.id COLLATE "C") x OFFSET 0) r
 CROSS JOIN LATERAL (
     SELECT coalesce(array_agg(u.replica), '{}') AS listed
     FROM (SELECT t.replica FROM replica_tombstones t WHERE t.node = d.node
@@ -74,6 +74,7 @@ type DigestsWithRowsRow struct {
 	Definitions     []string
 	Phases          []string
 	Healths         []string
+	Unreadies       []bool
 	States          []string
 	Losts           []bool
 	Listed          []string
@@ -112,6 +113,7 @@ func (q *Queries) DigestsWithRows(ctx context.Context, arg DigestsWithRowsParams
 			&i.Definitions,
 			&i.Phases,
 			&i.Healths,
+			&i.Unreadies,
 			&i.States,
 			&i.Losts,
 			&i.Listed,

@@ -183,7 +183,7 @@ func (q *Queries) FailingNodes(ctx context.Context, arg FailingNodesParams) ([]F
 }
 
 const getReplica = `-- name: GetReplica :one
-SELECT r.id, r.deployment, r.uid, r.node, r.site, r.revision, r.process_version, r.definition, r.cpu, r.memory, r.gpus, r.fixed_ports, r.stop_seconds, r.state, r.health, r.phase, r.restarts, r.endpoint, r.ports, r.pid, r.reason, r.message, r.lost, r.listed, r.created_at, r.since, r.stop_by, r.ended_at, r.failed_at, r.running_since, r.terms_revision, d.project, coalesce((v.terms ->> 'startupSeconds')::float8, 0)::float8 AS startup,
+SELECT r.id, r.deployment, r.uid, r.node, r.site, r.revision, r.process_version, r.definition, r.cpu, r.memory, r.gpus, r.fixed_ports, r.stop_seconds, r.state, r.health, r.phase, r.restarts, r.endpoint, r.ports, r.pid, r.reason, r.message, r.lost, r.listed, r.created_at, r.since, r.stop_by, r.ended_at, r.failed_at, r.running_since, r.terms_revision, r.unready, r.ready_since, d.project, coalesce((v.terms ->> 'startupSeconds')::float8, 0)::float8 AS startup,
        EXISTS (SELECT 1 FROM connections k WHERE k.node = r.node AND k.ended_at IS NULL AND k.state IN ('Active', 'Draining') OFFSET 0)::boolean AS heard
 FROM replicas r JOIN deployments d ON d.name = r.deployment
 LEFT JOIN deployment_revisions v ON v.deployment = r.deployment AND v.revision = r.revision
@@ -232,6 +232,8 @@ func (q *Queries) GetReplica(ctx context.Context, id string) (GetReplicaRow, err
 		&i.Replica.FailedAt,
 		&i.Replica.RunningSince,
 		&i.Replica.TermsRevision,
+		&i.Replica.Unready,
+		&i.Replica.ReadySince,
 		&i.Project,
 		&i.Startup,
 		&i.Heard,
@@ -372,7 +374,7 @@ func (q *Queries) KeepReplicaSamples(ctx context.Context, arg KeepReplicaSamples
 }
 
 const lastEndedReplicas = `-- name: LastEndedReplicas :many
-SELECT r.id, r.deployment, r.uid, r.node, r.site, r.revision, r.process_version, r.definition, r.cpu, r.memory, r.gpus, r.fixed_ports, r.stop_seconds, r.state, r.health, r.phase, r.restarts, r.endpoint, r.ports, r.pid, r.reason, r.message, r.lost, r.listed, r.created_at, r.since, r.stop_by, r.ended_at, r.failed_at, r.running_since, r.terms_revision, d.project FROM replicas r JOIN deployments d ON d.name = r.deployment
+SELECT r.id, r.deployment, r.uid, r.node, r.site, r.revision, r.process_version, r.definition, r.cpu, r.memory, r.gpus, r.fixed_ports, r.stop_seconds, r.state, r.health, r.phase, r.restarts, r.endpoint, r.ports, r.pid, r.reason, r.message, r.lost, r.listed, r.created_at, r.since, r.stop_by, r.ended_at, r.failed_at, r.running_since, r.terms_revision, r.unready, r.ready_since, d.project FROM replicas r JOIN deployments d ON d.name = r.deployment
 WHERE r.deployment = $1 AND r.ended_at IS NOT NULL
 ORDER BY r.ended_at DESC LIMIT $2
 `
@@ -428,6 +430,8 @@ func (q *Queries) LastEndedReplicas(ctx context.Context, arg LastEndedReplicasPa
 			&i.Replica.FailedAt,
 			&i.Replica.RunningSince,
 			&i.Replica.TermsRevision,
+			&i.Replica.Unready,
+			&i.Replica.ReadySince,
 			&i.Project,
 		); err != nil {
 			return nil, err
@@ -529,7 +533,7 @@ func (q *Queries) LockReplicas(ctx context.Context, arg LockReplicasParams) ([]L
 }
 
 const lockReplicasOfNode = `-- name: LockReplicasOfNode :many
-SELECT id, deployment, uid, node, site, revision, process_version, definition, cpu, memory, gpus, fixed_ports, stop_seconds, state, health, phase, restarts, endpoint, ports, pid, reason, message, lost, listed, created_at, since, stop_by, ended_at, failed_at, running_since, terms_revision FROM replicas WHERE node = $1 AND ended_at IS NULL AND ($2::boolean OR id = ANY($3::text[]))
+SELECT id, deployment, uid, node, site, revision, process_version, definition, cpu, memory, gpus, fixed_ports, stop_seconds, state, health, phase, restarts, endpoint, ports, pid, reason, message, lost, listed, created_at, since, stop_by, ended_at, failed_at, running_since, terms_revision, unready, ready_since FROM replicas WHERE node = $1 AND ended_at IS NULL AND ($2::boolean OR id = ANY($3::text[]))
 ORDER BY id FOR NO KEY UPDATE
 `
 
@@ -580,6 +584,8 @@ func (q *Queries) LockReplicasOfNode(ctx context.Context, arg LockReplicasOfNode
 			&i.FailedAt,
 			&i.RunningSince,
 			&i.TermsRevision,
+			&i.Unready,
+			&i.ReadySince,
 		); err != nil {
 			return nil, err
 		}
@@ -1285,7 +1291,7 @@ func (q *Queries) ReplicaSamples(ctx context.Context, deployment string) ([]Repl
 }
 
 const replicasByID = `-- name: ReplicasByID :many
-SELECT r.id, r.deployment, r.uid, r.node, r.site, r.revision, r.process_version, r.definition, r.cpu, r.memory, r.gpus, r.fixed_ports, r.stop_seconds, r.state, r.health, r.phase, r.restarts, r.endpoint, r.ports, r.pid, r.reason, r.message, r.lost, r.listed, r.created_at, r.since, r.stop_by, r.ended_at, r.failed_at, r.running_since, r.terms_revision, d.project, coalesce((v.terms ->> 'startupSeconds')::float8, 0)::float8 AS startup,
+SELECT r.id, r.deployment, r.uid, r.node, r.site, r.revision, r.process_version, r.definition, r.cpu, r.memory, r.gpus, r.fixed_ports, r.stop_seconds, r.state, r.health, r.phase, r.restarts, r.endpoint, r.ports, r.pid, r.reason, r.message, r.lost, r.listed, r.created_at, r.since, r.stop_by, r.ended_at, r.failed_at, r.running_since, r.terms_revision, r.unready, r.ready_since, d.project, coalesce((v.terms ->> 'startupSeconds')::float8, 0)::float8 AS startup,
        EXISTS (SELECT 1 FROM connections k WHERE k.node = r.node AND k.ended_at IS NULL AND k.state IN ('Active', 'Draining') OFFSET 0)::boolean AS heard
 FROM replicas r JOIN deployments d ON d.name = r.deployment
 LEFT JOIN deployment_revisions v ON v.deployment = r.deployment AND v.revision = r.revision
@@ -1347,6 +1353,8 @@ func (q *Queries) ReplicasByID(ctx context.Context, arg ReplicasByIDParams) ([]R
 			&i.Replica.FailedAt,
 			&i.Replica.RunningSince,
 			&i.Replica.TermsRevision,
+			&i.Replica.Unready,
+			&i.Replica.ReadySince,
 			&i.Project,
 			&i.Startup,
 			&i.Heard,
@@ -1363,7 +1371,7 @@ func (q *Queries) ReplicasByID(ctx context.Context, arg ReplicasByIDParams) ([]R
 
 const reportReplicas = `-- name: ReportReplicas :exec
 UPDATE replicas r SET state = u.state, health = u.health, phase = u.phase, restarts = u.restarts, endpoint = u.endpoint, ports = u.ports,
-    pid = u.pid, lost = false,
+    pid = u.pid, lost = false, unready = u.unready, ready_since = CASE WHEN r.unready AND NOT u.unready THEN now() ELSE r.ready_since END,
     running_since = CASE WHEN u.phase <> 'running' THEN NULL WHEN r.phase = 'running' AND r.restarts >= u.restarts AND r.running_since IS NOT NULL
         THEN r.running_since ELSE now() - make_interval(secs => u.age) END,
     reason = CASE WHEN r.state = 'TERMINATING' THEN r.reason ELSE u.reason END,
@@ -1374,7 +1382,7 @@ UPDATE replicas r SET state = u.state, health = u.health, phase = u.phase, resta
 FROM (SELECT unnest($1::text[]) AS id, unnest($2::text[]) AS state, unnest($3::text[]) AS health, unnest($4::text[]) AS phase,
              unnest($5::integer[]) AS restarts, unnest($6::text[]) AS endpoint, unnest($7::jsonb[]) AS ports,
              unnest($8::integer[]) AS pid, unnest($9::text[]) AS reason, unnest($10::text[]) AS message,
-             unnest($11::boolean[]) AS failed, unnest($12::float8[]) AS age) u
+             unnest($11::boolean[]) AS unready, unnest($12::boolean[]) AS failed, unnest($13::float8[]) AS age) u
 WHERE r.id = u.id
 `
 
@@ -1389,6 +1397,7 @@ type ReportReplicasParams struct {
 	Pids      []int32
 	Reasons   []string
 	Messages  []string
+	Unreadies []bool
 	Failed    []bool
 	Ages      []float64
 }
@@ -1407,6 +1416,7 @@ func (q *Queries) ReportReplicas(ctx context.Context, arg ReportReplicasParams) 
 		arg.Pids,
 		arg.Reasons,
 		arg.Messages,
+		arg.Unreadies,
 		arg.Failed,
 		arg.Ages,
 	)
@@ -1487,7 +1497,7 @@ func (q *Queries) Rooms(ctx context.Context) ([]RoomsRow, error) {
 
 const seeReplicas = `-- name: SeeReplicas :many
 
-SELECT r.id, r.deployment, r.uid, r.node, r.site, r.revision, r.process_version, r.definition, r.cpu, r.memory, r.gpus, r.fixed_ports, r.stop_seconds, r.state, r.health, r.phase, r.restarts, r.endpoint, r.ports, r.pid, r.reason, r.message, r.lost, r.listed, r.created_at, r.since, r.stop_by, r.ended_at, r.failed_at, r.running_since, r.terms_revision, coalesce(v.object, r.definition)::bytea AS object, n.heard, n.unheard, n.leaves, n.gone, n.heard_since
+SELECT r.id, r.deployment, r.uid, r.node, r.site, r.revision, r.process_version, r.definition, r.cpu, r.memory, r.gpus, r.fixed_ports, r.stop_seconds, r.state, r.health, r.phase, r.restarts, r.endpoint, r.ports, r.pid, r.reason, r.message, r.lost, r.listed, r.created_at, r.since, r.stop_by, r.ended_at, r.failed_at, r.running_since, r.terms_revision, r.unready, r.ready_since, coalesce(v.object, r.definition)::bytea AS object, n.heard, n.unheard, n.leaves, n.gone, n.heard_since
 FROM (SELECT DISTINCT x.node FROM replicas x WHERE x.deployment = $1 AND x.ended_at IS NULL) d
 JOIN LATERAL (SELECT s.name, s.heard, s.unheard, s.leaves, s.gone, s.heard_since FROM replica_nodes s WHERE s.name = d.node OFFSET 0) n ON true
 JOIN replicas r ON r.deployment = $1 AND r.ended_at IS NULL AND r.node = d.node
@@ -1527,6 +1537,8 @@ type SeeReplicasRow struct {
 	FailedAt       *time.Time
 	RunningSince   *time.Time
 	TermsRevision  *int64
+	Unready        bool
+	ReadySince     *time.Time
 	Object         []byte
 	Heard          bool
 	Unheard        time.Time
@@ -1580,6 +1592,8 @@ func (q *Queries) SeeReplicas(ctx context.Context, deployment string) ([]SeeRepl
 			&i.FailedAt,
 			&i.RunningSince,
 			&i.TermsRevision,
+			&i.Unready,
+			&i.ReadySince,
 			&i.Object,
 			&i.Heard,
 			&i.Unheard,
@@ -1598,7 +1612,7 @@ func (q *Queries) SeeReplicas(ctx context.Context, deployment string) ([]SeeRepl
 }
 
 const seeReplicasAgain = `-- name: SeeReplicasAgain :many
-SELECT r.id, r.deployment, r.uid, r.node, r.site, r.revision, r.process_version, r.definition, r.cpu, r.memory, r.gpus, r.fixed_ports, r.stop_seconds, r.state, r.health, r.phase, r.restarts, r.endpoint, r.ports, r.pid, r.reason, r.message, r.lost, r.listed, r.created_at, r.since, r.stop_by, r.ended_at, r.failed_at, r.running_since, r.terms_revision, coalesce(v.object, r.definition)::bytea AS object, n.heard, n.unheard, n.leaves, n.gone, n.heard_since
+SELECT r.id, r.deployment, r.uid, r.node, r.site, r.revision, r.process_version, r.definition, r.cpu, r.memory, r.gpus, r.fixed_ports, r.stop_seconds, r.state, r.health, r.phase, r.restarts, r.endpoint, r.ports, r.pid, r.reason, r.message, r.lost, r.listed, r.created_at, r.since, r.stop_by, r.ended_at, r.failed_at, r.running_since, r.terms_revision, r.unready, r.ready_since, coalesce(v.object, r.definition)::bytea AS object, n.heard, n.unheard, n.leaves, n.gone, n.heard_since
 FROM replicas r JOIN LATERAL (SELECT s.name, s.heard, s.unheard, s.leaves, s.gone, s.heard_since FROM replica_nodes s WHERE s.name = r.node OFFSET 0) n ON true
 LEFT JOIN deployment_revisions v ON v.deployment = r.deployment AND v.revision = r.revision
 WHERE r.id = ANY($1::text[]) AND r.deployment = $2 AND r.ended_at IS NULL
@@ -1641,6 +1655,8 @@ type SeeReplicasAgainRow struct {
 	FailedAt       *time.Time
 	RunningSince   *time.Time
 	TermsRevision  *int64
+	Unready        bool
+	ReadySince     *time.Time
 	Object         []byte
 	Heard          bool
 	Unheard        time.Time
@@ -1691,6 +1707,8 @@ func (q *Queries) SeeReplicasAgain(ctx context.Context, arg SeeReplicasAgainPara
 			&i.FailedAt,
 			&i.RunningSince,
 			&i.TermsRevision,
+			&i.Unready,
+			&i.ReadySince,
 			&i.Object,
 			&i.Heard,
 			&i.Unheard,

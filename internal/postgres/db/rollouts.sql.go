@@ -160,7 +160,7 @@ func (q *Queries) AdoptRevision(ctx context.Context, arg AdoptRevisionParams) (D
 const countRoutable = `-- name: CountRoutable :one
 SELECT count(*) FROM replicas r
 JOIN LATERAL (SELECT s.heard FROM replica_nodes s WHERE s.name = r.node OFFSET 0) n ON n.heard
-WHERE r.deployment = $1 AND r.ended_at IS NULL AND r.state = 'HEALTHY'
+WHERE r.deployment = $1 AND r.ended_at IS NULL AND r.state = 'HEALTHY' AND NOT r.unready
 `
 
 func (q *Queries) CountRoutable(ctx context.Context, deployment string) (int64, error) {

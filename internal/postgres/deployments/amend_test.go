@@ -64,7 +64,9 @@ func TestReleaseInPlace(t *testing.T) {
 	require.Greater(t, after.Version, before.Version, "the node fetches it")
 	want := before.Replicas[0]
 	want.StopSeconds = 7
-	want.Terms = fleet.ReplicaTerms{Recovery: after.Replicas[0].Terms.Recovery, Interval: 4, Timeout: 2, UnhealthyThreshold: 3, HealthyThreshold: 2}
+	want.Terms = fleet.ReplicaTerms{
+		Recovery: after.Replicas[0].Terms.Recovery, CheckTerms: fleet.CheckTerms{Interval: 4, Timeout: 2, UnhealthyThreshold: 3, HealthyThreshold: 2},
+	}
 	require.Equal(t, want, after.Replicas[0], "all else is the same")
 	require.Equal(t, 9, want.Terms.Recovery.Restarts)
 	require.Equal(t, []time.Duration{7 * time.Second, 7 * time.Second}, []time.Duration{seen.Stop, seen.Replicas[0].Stop}, "the region waits as long")

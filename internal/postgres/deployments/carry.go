@@ -168,7 +168,7 @@ func (c *carrying) choose(ctx context.Context, l line, count int) (nodeRooms, []
 	}
 	got := decide.Place(decide.PlaceRequest{
 		Count: count, Project: fleet.ProjectName(c.row.Project), Spec: l.spec.Placement, Resources: l.terms.Resources,
-		Driver: l.terms.Driver, Ports: l.terms.Ports,
+		Driver: l.terms.Driver, Ports: l.terms.Ports, Readiness: l.terms.readiness(),
 		LostBefore: c.seen.At.Add(-time.Duration(seen.Terms.WithDefaults().LostSeconds) * time.Second),
 	}, decide.Spread(seen, rooms.all))
 	c.plan = with(c.decided, c.seen, got)

@@ -39,7 +39,7 @@ type DeploymentTurn struct {
 type terms struct {
 	Driver         fleet.Driver `json:"driver"`
 	StartupSeconds float64      `json:"startupSeconds"`
-	// CheckSeconds is how long it takes at most from the first success to being healthy.
+	// CheckSeconds is how long it takes at most from the first success to being healthy, and then routable.
 	CheckSeconds float64 `json:"checkSeconds,omitempty"`
 	// SettleSeconds is how long its node waits from the first success until it is healthy or not, with the
 	// probe that shows it.
@@ -71,6 +71,10 @@ func termsOf(definition []byte) (terms, error) {
 		t.CheckSeconds = float64(h.HealthyThreshold)*max(h.Interval, h.Timeout) + h.Timeout
 		t.SettleSeconds = h.SettleTime().Seconds() + max(h.Interval, h.Timeout) + h.Timeout
 	}
+	if d.ChecksReadiness() {
+		r := d.Readiness.WithDefaults()
+		t.CheckSeconds += float64(r.HealthyThreshold)*max(r.Interval, r.Timeout) + r.Timeout
+	}
 	if t.StopSeconds <= 0 {
 		t.StopSeconds = defaultStopSeconds
 	}
@@ -87,6 +91,9 @@ func termsOf(definition []byte) (terms, error) {
 	}
 	return t, nil
 }
+
+// readiness reports whether only nodes that run readiness checks may have replicas of it.
+func (t terms) readiness() bool { return t.Replica.Readiness != fleet.CheckTerms{} }
 
 func (t terms) startup() time.Duration { return postgres.SecondsOf(t.StartupSeconds) }
 func (t terms) check() time.Duration   { return postgres.SecondsOf(t.CheckSeconds) }

@@ -93,7 +93,7 @@ func driftOf(r db.DigestsWithRowsRow) (fleet.Drift, error) {
 		n.Rows[i] = fleet.ReplicaRow{
 			ReplicaMark: fleet.ReplicaMark{
 				ID: fleet.ReplicaID(id), Revision: r.Revisions[i], ProcessVersion: r.ProcessVersions[i], Definition: r.Definitions[i],
-				Phase: fleet.ReplicaPhase(r.Phases[i]), Health: fleet.ReplicaHealth(r.Healths[i]),
+				Phase: fleet.ReplicaPhase(r.Phases[i]), Health: fleet.ReplicaHealth(r.Healths[i]), Unready: r.Unreadies[i],
 			},
 			State: fleet.ReplicaState(r.States[i]), Lost: r.Losts[i],
 		}
@@ -108,14 +108,22 @@ func driftOf(r db.DigestsWithRowsRow) (fleet.Drift, error) {
 	return decide.RuntimeDrift(n), nil
 }
 
-// markFields is how many words a line of a kept digest has.
-const markFields = 6
+// markFields is how many words a line of a kept digest has at least. An unready replica has one more, so that the lines of
+// others are those of the build before.
+const (
+	markFields  = 6
+	markUnready = "unready"
+)
 
 // marksText has a line for each mark.
 func marksText(marks []fleet.ReplicaMark) string {
 	var b strings.Builder
 	for _, m := range marks {
-		fmt.Fprintf(&b, "%s %d %d %s %s %s\n", m.ID, m.Revision, m.ProcessVersion, m.Definition, m.Phase, m.Health)
+		fmt.Fprintf(&b, "%s %d %d %s %s %s", m.ID, m.Revision, m.ProcessVersion, m.Definition, m.Phase, m.Health)
+		if m.Unready {
+			b.WriteString(" " + markUnready)
+		}
+		b.WriteString("\n")
 	}
 	return b.String()
 }
@@ -123,11 +131,12 @@ func marksText(marks []fleet.ReplicaMark) string {
 func marksOf(text string) ([]fleet.ReplicaMark, error) {
 	marks := make([]fleet.ReplicaMark, 0, strings.Count(text, "\n"))
 	for line := range strings.Lines(text) {
-		f := strings.SplitN(strings.TrimSuffix(line, "\n"), " ", markFields)
+		line, unready := strings.CutSuffix(strings.TrimSuffix(line, "\n"), " "+markUnready)
+		f := strings.SplitN(line, " ", markFields)
 		if len(f) != markFields {
 			return nil, fleet.Errorf(fleet.Internal, "invalid line %.80q; it is replaced by the node's next digest", line)
 		}
-		m := fleet.ReplicaMark{ID: fleet.ReplicaID(f[0]), Definition: f[3], Phase: fleet.ReplicaPhase(f[4]), Health: fleet.ReplicaHealth(f[5])}
+		m := fleet.ReplicaMark{ID: fleet.ReplicaID(f[0]), Definition: f[3], Phase: fleet.ReplicaPhase(f[4]), Health: fleet.ReplicaHealth(f[5]), Unready: unready}
 		var err error
 		if m.Revision, err = strconv.ParseInt(f[1], 10, 64); err == nil {
 			m.ProcessVersion, err = strconv.ParseInt(f[2], 10, 64)

@@ -52,7 +52,7 @@ func (b synced) digests(n fleet.NodeName, edits ...func(*fleet.ReplicasReport)) 
 	r.Digest = &fleet.ReplicasDigest{}
 	for _, x := range r.Replicas {
 		r.Digest.Replicas = append(r.Digest.Replicas, fleet.ReplicaMark{
-			ID: x.ID, Revision: x.Revision, ProcessVersion: x.ProcessVersion, Definition: x.Definition, Phase: x.Phase, Health: x.Health,
+			ID: x.ID, Revision: x.Revision, ProcessVersion: x.ProcessVersion, Definition: x.Definition, Phase: x.Phase, Health: x.Health, Unready: x.Unready,
 		})
 	}
 	r.Replicas = nil

@@ -212,7 +212,7 @@ func (r *reporting) take(row db.Replica, said fleet.ReplicaStatus) error {
 	// What is unhealthy and then given up is in no other state, and is not waited for any more; nor is the word
 	// of a node that is back.
 	over, again := said.Phase.Over() && !fleet.ReplicaPhase(row.Phase).Over(), state == fleet.ReplicaUnhealthy && said.Reason != row.Reason
-	if string(state) != row.State || over || again {
+	if string(state) != row.State || over || again || said.Unready != row.Unready {
 		r.wakes(row)
 	}
 	if state == fleet.ReplicaTerminated {
@@ -245,6 +245,7 @@ func seenOf(r db.Replica) fleet.ReplicaSeen {
 		ID: fleet.ReplicaID(r.ID), Node: fleet.NodeName(r.Node), Site: fleet.SiteName(r.Site), State: fleet.ReplicaState(r.State),
 		Health: fleet.ReplicaHealth(r.Health), Phase: fleet.ReplicaPhase(r.Phase), Revision: r.Revision, ProcessVersion: r.ProcessVersion,
 		Restarts: int(r.Restarts), CreatedAt: r.CreatedAt, Since: r.Since, Reason: r.Reason, Message: r.Message, StopBy: timeOf(r.StopBy), Lost: r.Lost,
+		Unready: r.Unready, ReadySince: timeOf(r.ReadySince),
 	}
 }
 
@@ -262,7 +263,7 @@ func (r *reporting) column(row db.Replica, said fleet.ReplicaStatus, state fleet
 	c.Phases, c.Restarts = append(c.Phases, string(said.Phase)), append(c.Restarts, postgres.WaveNumber(said.Restarts))
 	c.Endpoints, c.Ports, c.Pids = append(c.Endpoints, said.Endpoint), append(c.Ports, ports), append(c.Pids, postgres.WaveNumber(said.PID))
 	c.Reasons, c.Messages, c.Failed = append(c.Reasons, said.Reason), append(c.Messages, said.Message), append(c.Failed, failedNow)
-	c.Ages = append(c.Ages, said.Age.Seconds())
+	c.Ages, c.Unreadies = append(c.Ages, said.Age.Seconds()), append(c.Unreadies, said.Unready)
 	return nil
 }
 

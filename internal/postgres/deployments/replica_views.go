@@ -19,6 +19,7 @@ type Replica struct {
 	Site           fleet.SiteName
 	State          fleet.ReplicaState
 	Health         fleet.ReplicaHealth // DEGRADED while its node is not connected
+	Routable       bool
 	Phase          fleet.ReplicaPhase
 	Revision       int64
 	ProcessVersion int64
@@ -122,7 +123,7 @@ func replicaOf(r db.Replica, project string, heard bool) (Replica, error) { //no
 	out := Replica{
 		ID: fleet.ReplicaID(r.ID), Deployment: fleet.DeploymentName(r.Deployment), Project: fleet.ProjectName(project),
 		Node: fleet.NodeName(r.Node), Site: fleet.SiteName(r.Site), State: fleet.ReplicaState(r.State), Health: fleet.ReplicaHealth(r.Health),
-		Phase: fleet.ReplicaPhase(r.Phase), Revision: r.Revision, ProcessVersion: r.ProcessVersion, Restarts: int(r.Restarts),
+		Routable: seenOf(r).Routable(), Phase: fleet.ReplicaPhase(r.Phase), Revision: r.Revision, ProcessVersion: r.ProcessVersion, Restarts: int(r.Restarts),
 		Endpoint: r.Endpoint, PID: int(r.Pid), Resources: fleet.Resources{CPU: r.Cpu, Memory: r.Memory, GPUs: int(r.Gpus)},
 		Reason: r.Reason, Message: r.Message, Lost: r.Lost, CreatedAt: r.CreatedAt, Since: r.Since, FailedAt: r.FailedAt, EndedAt: r.EndedAt,
 	}

@@ -81,7 +81,7 @@ func roomOf(r db.RoomsRow) (fleet.NodeRoom, error) {
 		return fleet.NodeRoom{}, postgres.Failed("read the facts of node "+r.Name, err)
 	}
 	room := fleet.NodeRoom{
-		Node: fleet.NodeName(r.Name), Site: fleet.SiteName(r.Site), Project: fleet.ProjectName(r.Project), Labels: facts.Labels, Drivers: facts.Drivers, Separation: facts.Separation, Total: facts.Resources,
+		Node: fleet.NodeName(r.Name), Site: fleet.SiteName(r.Site), Project: fleet.ProjectName(r.Project), Labels: facts.Labels, Drivers: facts.Drivers, Separation: facts.Separation, Readiness: facts.Readiness, Total: facts.Resources,
 		Taken: fleet.Resources{CPU: r.Cpu, Memory: r.Memory, GPUs: int(r.Gpus)}, Replicas: int(r.Replicas), Away: awayOf(r),
 	}
 	if !r.Connected {

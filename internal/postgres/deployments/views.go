@@ -43,10 +43,10 @@ type DeploymentView struct {
 	Updated   time.Time
 }
 
-// ReplicaCounts counts replicas by state. Unheard are live ones whose node is not connected: their
+// ReplicaCounts counts replicas by state, and of the healthy ones those that are routable. Unheard are live ones whose node is not connected: their
 // states are not counted.
 type ReplicaCounts struct {
-	Starting, Healthy, Unhealthy, Terminating, Unheard int
+	Starting, Healthy, Routable, Unhealthy, Terminating, Unheard int
 }
 
 // ViewDeployments reads some deployments by name; undeclared ones are missing. What
@@ -75,7 +75,7 @@ func deploymentViewOf(r db.ViewDeploymentsRow) (DeploymentView, error) {
 		Generation: r.Generation, Released: r.ReleasedGeneration, Redeclared: d.NextUid != nil, Attempts: int(d.Attempts), Crashes: int(d.Crashes),
 		NextAttempt: timeOf(d.NextAttempt), Awaited: d.Awaited, Until: timeOf(d.WakeAt), EntityRun: d.EntityRun, Updated: d.UpdatedAt,
 		Counts: ReplicaCounts{
-			Starting: int(r.Starting), Healthy: int(r.Healthy), Unhealthy: int(r.Unhealthy), Terminating: int(r.Terminating), Unheard: int(r.Unheard),
+			Starting: int(r.Starting), Healthy: int(r.Healthy), Routable: int(r.Routable), Unhealthy: int(r.Unhealthy), Terminating: int(r.Terminating), Unheard: int(r.Unheard),
 		},
 	}
 	if len(r.Definition) > 0 {

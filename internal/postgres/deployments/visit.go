@@ -238,6 +238,7 @@ func replicaSeen(r db.SeeReplicasRow) fleet.ReplicaSeen {
 		Health: fleet.ReplicaHealth(r.Health), Phase: fleet.ReplicaPhase(r.Phase), Revision: r.Revision, ProcessVersion: r.ProcessVersion,
 		Restarts: int(r.Restarts), CreatedAt: r.CreatedAt, Since: r.Since, Reason: r.Reason, Message: r.Message,
 		Stop: time.Duration(r.StopSeconds) * time.Second, StopBy: timeOf(r.StopBy), Leave: r.Leaves, Gone: r.Gone, Lost: r.Lost,
+		Unready: r.Unready, ReadySince: timeOf(r.ReadySince),
 	}
 	if r.Heard {
 		out.HeardSince = r.HeardSince

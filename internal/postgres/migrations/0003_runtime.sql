@@ -67,3 +67,8 @@ CREATE UNLOGGED TABLE node_digests (
     marks      text, -- a line for each replica; NULL once the region has requested a report because of it
     at         timestamptz NOT NULL DEFAULT now()
 ) WITH (fillfactor = 50);
+
+-- Readiness: a replica that is HEALTHY and not unready is routable. A node of the build before, and a server, leave it false;
+-- ready_since is when it was unready last, NULL if it never was.
+ALTER TABLE replicas ADD COLUMN unready boolean NOT NULL DEFAULT false;
+ALTER TABLE replicas ADD COLUMN ready_since timestamptz;

@@ -150,15 +150,16 @@ WHERE name = @name;
 -- name: ViewDeployments :many
 SELECT sqlc.embed(d), coalesce(v.generation, 0)::bigint AS generation, coalesce(v.definition, ''::bytea)::bytea AS definition, coalesce(v.least, 0)::integer AS least,
        coalesce((SELECT x.generation FROM deployment_revisions x WHERE x.deployment = d.name AND x.uid = d.uid ORDER BY x.revision DESC LIMIT 1), 0)::bigint AS released_generation,
-       c.starting, c.healthy, c.unhealthy, c.terminating, c.unheard, c.older
+       c.starting, c.healthy, c.routable, c.unhealthy, c.terminating, c.unheard, c.older
 FROM deployments d
 LEFT JOIN LATERAL (SELECT x.generation, x.definition, coalesce(x.object, x.definition) AS object, (x.spec #>> '{replicas,min}')::integer AS least FROM deployment_revisions x WHERE x.deployment = d.name AND x.revision = d.revision OFFSET 0) v ON true
 CROSS JOIN LATERAL (
     SELECT count(*) FILTER (WHERE r.heard AND r.state = 'STARTING') AS starting, count(*) FILTER (WHERE r.heard AND r.state = 'HEALTHY') AS healthy,
+           count(*) FILTER (WHERE r.heard AND r.state = 'HEALTHY' AND NOT r.unready) AS routable,
            count(*) FILTER (WHERE r.heard AND r.state = 'UNHEALTHY') AS unhealthy, count(*) FILTER (WHERE r.state = 'TERMINATING') AS terminating,
            count(*) FILTER (WHERE r.state <> 'TERMINATING' AND NOT r.heard) AS unheard,
            count(*) FILTER (WHERE r.state <> 'TERMINATING' AND (r.process_version < d.from_version OR r.object <> v.object)) AS older
-    FROM (SELECT x.state, x.process_version, coalesce(o.object, x.definition) AS object, EXISTS (
+    FROM (SELECT x.state, x.unready, x.process_version, coalesce(o.object, x.definition) AS object, EXISTS (
               SELECT 1 FROM connections k WHERE k.node = x.node AND k.ended_at IS NULL AND k.state IN ('Active', 'Draining') OFFSET 0) AS heard
           FROM replicas x LEFT JOIN deployment_revisions o ON o.deployment = x.deployment AND o.revision = x.revision
           WHERE x.deployment = d.name AND x.ended_at IS NULL OFFSET 0) r OFFSET 0) c

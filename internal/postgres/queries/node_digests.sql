@@ -19,7 +19,7 @@ WITH differing AS MATERIALIZED (
     SELECT d.* FROM node_digests d
     CROSS JOIN LATERAL (
         SELECT string_agg(x.id || ' ' || x.revision || ' ' || x.process_version || ' ' || encode(substr(x.definition, 1, 8), 'hex') || ' ' || x.phase
-                          || ' ' || x.health || chr(10), '') AS lines,
+                          || ' ' || x.health || CASE WHEN x.unready THEN ' unready' ELSE '' END || chr(10), '') AS lines,
                bool_and(x.state = 'HEALTHY' AND x.phase = 'running' AND x.health = 'HEALTHY' AND NOT x.lost) AS healthy
         FROM (SELECT y.* FROM replicas y WHERE y.node = d.node AND y.ended_at IS NULL ORDER BY y.id COLLATE "C") x OFFSET 0) e
     WHERE d.node > @after_node::text AND d.marks IS NOT NULL AND mod(hashtext(d.node)::bigint + 2147483648, @shards::bigint) = @shard::bigint
@@ -28,13 +28,13 @@ WITH differing AS MATERIALIZED (
 SELECT d.node, d.era, d.version, d.reports, d.after, d.marks::text AS marks, d.at, g.era AS region_era, coalesce(s.version, 0)::bigint AS set_version,
        EXISTS (SELECT 1 FROM connections c WHERE c.id = d.connection AND c.ended_at IS NULL OFFSET 0)::boolean AS connected,
        r.ids::text[] AS ids, r.revisions::bigint[] AS revisions, r.process_versions::bigint[] AS process_versions, r.definitions::text[] AS definitions,
-       r.phases::text[] AS phases, r.healths::text[] AS healths, r.states::text[] AS states, r.losts::boolean[] AS losts, l.listed::text[] AS listed
+       r.phases::text[] AS phases, r.healths::text[] AS healths, r.unreadies::boolean[] AS unreadies, r.states::text[] AS states, r.losts::boolean[] AS losts, l.listed::text[] AS listed
 FROM differing d
 CROSS JOIN region g
 LEFT JOIN node_sets s ON s.node = d.node
 CROSS JOIN LATERAL (
     SELECT coalesce(array_agg(x.id), '{}') AS ids, array_agg(x.revision) AS revisions, array_agg(x.process_version) AS process_versions,
-           array_agg(encode(substr(x.definition, 1, 8), 'hex')) AS definitions, array_agg(x.phase) AS phases, array_agg(x.health) AS healths,
+           array_agg(encode(substr(x.definition, 1, 8), 'hex')) AS definitions, array_agg(x.phase) AS phases, array_agg(x.health) AS healths, array_agg(x.unready) AS unreadies,
            array_agg(x.state) AS states, array_agg(x.lost) AS losts
     FROM (SELECT y.* FROM replicas y WHERE y.node = d.node AND y.ended_at IS NULL ORDER BY y.id COLLATE "C") x OFFSET 0) r
 CROSS JOIN LATERAL (

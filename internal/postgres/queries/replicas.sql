@@ -105,7 +105,7 @@ UPDATE node_sets SET held = @held WHERE node = @node AND held < @held;
 -- same name.
 -- name: ReportReplicas :exec
 UPDATE replicas r SET state = u.state, health = u.health, phase = u.phase, restarts = u.restarts, endpoint = u.endpoint, ports = u.ports,
-    pid = u.pid, lost = false,
+    pid = u.pid, lost = false, unready = u.unready, ready_since = CASE WHEN r.unready AND NOT u.unready THEN now() ELSE r.ready_since END,
     running_since = CASE WHEN u.phase <> 'running' THEN NULL WHEN r.phase = 'running' AND r.restarts >= u.restarts AND r.running_since IS NOT NULL
         THEN r.running_since ELSE now() - make_interval(secs => u.age) END,
     reason = CASE WHEN r.state = 'TERMINATING' THEN r.reason ELSE u.reason END,
@@ -116,7 +116,7 @@ UPDATE replicas r SET state = u.state, health = u.health, phase = u.phase, resta
 FROM (SELECT unnest(@ids::text[]) AS id, unnest(@states::text[]) AS state, unnest(@healths::text[]) AS health, unnest(@phases::text[]) AS phase,
              unnest(@restarts::integer[]) AS restarts, unnest(@endpoints::text[]) AS endpoint, unnest(@ports::jsonb[]) AS ports,
              unnest(@pids::integer[]) AS pid, unnest(@reasons::text[]) AS reason, unnest(@messages::text[]) AS message,
-             unnest(@failed::boolean[]) AS failed, unnest(@ages::float8[]) AS age) u
+             unnest(@unreadies::boolean[]) AS unready, unnest(@failed::boolean[]) AS failed, unnest(@ages::float8[]) AS age) u
 WHERE r.id = u.id;
 
 -- name: LoseReplicas :exec

@@ -50,7 +50,7 @@ ORDER BY r.number DESC LIMIT @max_rows;
 -- name: CountRoutable :one
 SELECT count(*) FROM replicas r
 JOIN LATERAL (SELECT s.heard FROM replica_nodes s WHERE s.name = r.node OFFSET 0) n ON n.heard
-WHERE r.deployment = @deployment AND r.ended_at IS NULL AND r.state = 'HEALTHY';
+WHERE r.deployment = @deployment AND r.ended_at IS NULL AND r.state = 'HEALTHY' AND NOT r.unready;
 
 -- name: ActiveRollouts :many
 SELECT * FROM rollouts WHERE deployment = ANY(@names::text[]) AND ended_at IS NULL;

@@ -1,5 +1,5 @@
 // Command web is what replicas run in tests: a program that listens on $PORT, answers who it is, and
-// is sick while a file says so, begins when the file $AWAIT is there, and does not heed SIGTERM with
+// is sick or not ready while a file says so, begins when the file $AWAIT is there, and does not heed SIGTERM with
 // $STUBBORN. It leaves a file per process in $LEDGER, named by its process id, so that a test knows
 // all that ever ran.
 package main
@@ -72,14 +72,18 @@ func run() error {
 
 func serve(ledger, replica string, stop <-chan os.Signal) error {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) {
-		for _, name := range []string{"sick", "sick-" + replica} {
-			if _, err := os.Stat(filepath.Join(ledger, name)); err == nil {
-				http.Error(w, "sick", http.StatusServiceUnavailable)
-				return
+	unless := func(names ...string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			for _, name := range names {
+				if _, err := os.Stat(filepath.Join(ledger, name)); err == nil {
+					http.Error(w, name, http.StatusServiceUnavailable)
+					return
+				}
 			}
 		}
-	})
+	}
+	mux.HandleFunc("GET /health", unless("sick", "sick-"+replica))
+	mux.HandleFunc("GET /ready", unless("busy-"+replica, "busy-"+os.Getenv("GREETING")))
 	mux.HandleFunc("GET /", func(w http.ResponseWriter, _ *http.Request) {
 		_ = json.NewEncoder(w).Encode(map[string]string{ // the client finds out
 			"replica": replica, "node": os.Getenv("HOLDFAST_NODE"), "epoch": os.Getenv("HOLDFAST_EPOCH"), "greeting": os.Getenv("GREETING"),
