@@ -122,6 +122,8 @@ type (
 	Startup = fleet.Startup
 	// Strategy is how a deployment moves to a newer revision.
 	Strategy = fleet.Strategy
+	// UpdateMode is which changes of a deployment wait for a restart.
+	UpdateMode = fleet.UpdateMode
 	// TookOver names a state of an object by its owner and version.
 	TookOver = fleet.TookOver
 	// WhenFull is what a rollout does without room for a surge.
@@ -137,6 +139,7 @@ func KindOf(err error) Kind { return fleet.KindOf(err) }
 const (
 	PathInPlace          = fleet.PathInPlace
 	PathNewRuntimeObject = fleet.PathNewRuntimeObject
+	PathNeedsRestart     = fleet.PathNeedsRestart
 	PathDeferred         = fleet.PathDeferred
 
 	ConditionTrue    = fleet.ConditionTrue

@@ -39,6 +39,19 @@ func (d Definition) Under(t ReplicaTerms) Definition {
 	return d
 }
 
+// Amended is the definition with the terms and the stop time of another one. Of a check that the other has not, the
+// numbers stay.
+func (d Definition) Amended(by Definition) Definition {
+	t := by.Terms()
+	if t.Interval == 0 {
+		was := d.Terms()
+		was.Recovery = t.Recovery
+		t = was
+	}
+	d.StopSeconds = by.StopSeconds
+	return d.Under(t)
+}
+
 // SameRuntimeObject reports whether a running replica of one definition can become one of the other without a new
 // process: they differ at most in terms and stop time. What this build does not know counts as different.
 func SameRuntimeObject(a, b []byte) (bool, error) {
