@@ -106,7 +106,7 @@ func (q *Queries) ActiveRollouts(ctx context.Context, names []string) ([]Rollout
 
 const adoptRevision = `-- name: AdoptRevision :one
 UPDATE deployments SET revision = $1, process_version = $2, began = $1, began_version = $2, updated_at = now()
-WHERE name = $3 RETURNING name, uid, next_uid, project, state, reason, message, since, target, last_revision, revision, process_version, began, began_version, attempts, crashes, next_attempt, conditions, awaited, wake_at, entity_run, updated_at, seen_at, owed, last_version, from_version
+WHERE name = $3 RETURNING name, uid, next_uid, project, state, reason, message, since, target, last_revision, revision, process_version, began, began_version, attempts, crashes, next_attempt, conditions, awaited, wake_at, entity_run, updated_at, seen_at, owed, last_version, from_version, scaled
 `
 
 type AdoptRevisionParams struct {
@@ -146,6 +146,7 @@ func (q *Queries) AdoptRevision(ctx context.Context, arg AdoptRevisionParams) (D
 		&i.Owed,
 		&i.LastVersion,
 		&i.FromVersion,
+		&i.Scaled,
 	)
 	return i, err
 }
@@ -371,7 +372,7 @@ func (q *Queries) MoveRollout(ctx context.Context, arg MoveRolloutParams) error 
 
 const raiseStable = `-- name: RaiseStable :one
 UPDATE deployments SET process_version = greatest(last_version, process_version) + 1, began_version = greatest(last_version, process_version) + 1, last_version = greatest(last_version, process_version) + 1, updated_at = now()
-WHERE name = $1 RETURNING name, uid, next_uid, project, state, reason, message, since, target, last_revision, revision, process_version, began, began_version, attempts, crashes, next_attempt, conditions, awaited, wake_at, entity_run, updated_at, seen_at, owed, last_version, from_version
+WHERE name = $1 RETURNING name, uid, next_uid, project, state, reason, message, since, target, last_revision, revision, process_version, began, began_version, attempts, crashes, next_attempt, conditions, awaited, wake_at, entity_run, updated_at, seen_at, owed, last_version, from_version, scaled
 `
 
 // The stable revision gets a version above that of the one that it comes back from; what runs of it stays.
@@ -405,6 +406,7 @@ func (q *Queries) RaiseStable(ctx context.Context, name string) (Deployment, err
 		&i.Owed,
 		&i.LastVersion,
 		&i.FromVersion,
+		&i.Scaled,
 	)
 	return i, err
 }

@@ -61,3 +61,8 @@ CREATE UNLOGGED TABLE node_digests (
     marks      text, -- a line for each replica; NULL once the region has requested a report because of it
     at         timestamptz NOT NULL DEFAULT now()
 ) WITH (fillfactor = 50);
+
+-- A revision with process version 0 waits for a restart (docs/runtime.md).
+
+-- Somebody set the target: the first release keeps it (F18).
+ALTER TABLE deployments ADD COLUMN scaled boolean NOT NULL DEFAULT false;
