@@ -179,7 +179,7 @@ type Replica struct {
 type DeploymentRevision struct {
 	Revision       int64     `json:"revision"`
 	Generation     int64     `json:"generation"`
-	ProcessVersion int64     `json:"processVersion"`
+	ProcessVersion int64     `json:"processVersion" doc:"that it was released with; 0: it waited for a restart"`
 	Definition     Hash      `json:"definition" doc:"of what nodes run"`
 	CreatedBy      string    `json:"createdBy"`
 	CreatedAt      time.Time `json:"createdAt"`

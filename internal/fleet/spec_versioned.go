@@ -50,27 +50,27 @@ func (s DeploymentSpec) NeedsRestart(applied, released []byte) (bool, error) {
 	}), nil
 }
 
-// AmendedSpec is the applied spec with all that a released one changes in place.
-func AmendedSpec(applied, released json.RawMessage) (json.RawMessage, error) {
+// AmendedSpec is the applied spec with all that a released one changes in place, and whether that is anything.
+func AmendedSpec(applied, released json.RawMessage) (spec json.RawMessage, changed bool, err error) {
 	was, err := jsonTree(applied)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	is, err := jsonTree(released)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	for _, f := range specPaths {
-		if f.Path == PathInPlace {
-			path := strings.Split(strings.Trim(f.Field, "/"), "/")
-			setAt(was, path, valueAt(is, path))
+		path := strings.Split(strings.Trim(f.Field, "/"), "/")
+		if value := valueAt(is, path); f.Path == PathInPlace && !reflect.DeepEqual(valueAt(was, path), value) {
+			setAt(was, path, value)
+			changed = true
 		}
 	}
-	out, err := json.Marshal(was)
-	if err != nil {
-		return nil, Errorf(Internal, "write a spec: %w", err)
+	if spec, err = json.Marshal(was); err != nil {
+		return nil, false, Errorf(Internal, "write a spec: %w", err)
 	}
-	return out, nil
+	return spec, changed, nil
 }
 
 func jsonTree(text []byte) (tree map[string]any, err error) {

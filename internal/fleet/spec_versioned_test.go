@@ -19,13 +19,14 @@ func TestAmendedSpec(t *testing.T) {
 		"large numbers": {`{"resources":{"memory":1125899906842623}}`, `{"replicas":{"min":1}}`, `{"resources":{"memory":1125899906842623},"replicas":{"min":1}}`},
 		"a later build": {`{"shape":{"round":true}}`, `{"shape":{"round":false}}`, `{"shape":{"round":true}}`},
 	} {
-		got, err := AmendedSpec(json.RawMessage(c.applied), json.RawMessage(c.released))
+		got, changed, err := AmendedSpec(json.RawMessage(c.applied), json.RawMessage(c.released))
 		require.NoError(t, err, name)
+		require.Equal(t, c.applied != c.want, changed, name)
 		require.JSONEq(t, c.want, string(got), name)
 	}
-	_, err := AmendedSpec(json.RawMessage(`[]`), json.RawMessage(`{}`))
+	_, _, err := AmendedSpec(json.RawMessage(`[]`), json.RawMessage(`{}`))
 	require.Equal(t, Internal, KindOf(err))
-	_, err = AmendedSpec(json.RawMessage(`{}`), nil)
+	_, _, err = AmendedSpec(json.RawMessage(`{}`), nil)
 	require.Equal(t, Internal, KindOf(err))
 }
 

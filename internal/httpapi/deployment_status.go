@@ -64,7 +64,7 @@ func (s *server) deploymentStatus(name string, v deployments.DeploymentView) api
 	return status
 }
 
-// pendingRestart says which fields wait (F52). Specs that cannot be read have none.
+// pendingRestart lists the fields that wait (F52); it lists no fields if a spec cannot be read.
 func pendingRestart(p *deployments.PendingRestart) *api.PendingRestart {
 	if p == nil {
 		return nil

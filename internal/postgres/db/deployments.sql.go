@@ -11,21 +11,6 @@ import (
 	"time"
 )
 
-const applyPendingRevision = `-- name: ApplyPendingRevision :exec
-UPDATE deployment_revisions SET process_version = $1 WHERE deployment = $2 AND revision = $3
-`
-
-type ApplyPendingRevisionParams struct {
-	ProcessVersion int64
-	Deployment     string
-	Revision       int64
-}
-
-func (q *Queries) ApplyPendingRevision(ctx context.Context, arg ApplyPendingRevisionParams) error {
-	_, err := q.db.Exec(ctx, applyPendingRevision, arg.ProcessVersion, arg.Deployment, arg.Revision)
-	return err
-}
-
 const attachDeploymentRun = `-- name: AttachDeploymentRun :exec
 UPDATE deployments SET entity_run = $1, seen_at = now() WHERE name = $2
 `
@@ -660,7 +645,7 @@ func (q *Queries) NumberRevision(ctx context.Context, arg NumberRevisionParams) 
 const pendingRestarts = `-- name: PendingRestarts :many
 SELECT d.name, p.revision, p.spec, a.spec AS applied FROM deployments d
 JOIN deployment_revisions p ON p.deployment = d.name AND p.revision = d.last_revision AND p.uid = d.uid AND p.revision > d.revision AND p.process_version = 0
-JOIN deployment_revisions a ON a.deployment = d.name
+JOIN deployment_revisions a ON a.deployment = d.name AND a.revision <> p.revision
  AND a.revision = coalesce((SELECT o.to_revision FROM rollouts o WHERE o.deployment = d.name AND o.ended_at IS NULL AND o.state <> 'CANCELING'), d.revision)
 WHERE d.name = ANY($1::text[]) ORDER BY d.name
 `

@@ -206,11 +206,12 @@ func (w *deploymentWork) release(ctx context.Context, p DeploymentPut) (*postgre
 	if err := w.take(ctx, how, r, is.terms); err != nil {
 		return nil, err
 	}
-	o, err := w.released(ctx, p, r, how)
-	if err != nil || !how.pends {
-		return o, err
+	if how.idle = is.idle; how.pends {
+		if err := w.pend(ctx, p, r, body); err != nil {
+			return nil, err
+		}
 	}
-	return o, w.pend(ctx, p, r, body)
+	return w.released(ctx, p, r, how)
 }
 
 // follow answers with the operation of what another request has released in the meantime, and converges
@@ -272,9 +273,11 @@ func (w *deploymentWork) released(ctx context.Context, p DeploymentPut, r db.Ins
 	if err != nil {
 		return nil, err
 	}
-	return w.open(ctx, p.Door, postgres.NewOperation{
-		Kind: fleet.OperationConverge, Revision: r.Revision, ProcessVersion: r.ProcessVersion, Target: target,
-	})
+	o := postgres.NewOperation{Kind: fleet.OperationConverge, Revision: r.Revision, ProcessVersion: r.ProcessVersion, Target: target}
+	if how.idle {
+		return w.openIdle(ctx, p.Door, o)
+	}
+	return w.open(ctx, p.Door, o)
 }
 
 func releaseMessage(revision int64, why string) string {

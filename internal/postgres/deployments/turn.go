@@ -247,7 +247,7 @@ func (w *deploymentWork) destroyUnreleased(ctx context.Context, t DeploymentTurn
 	if err != nil || t.Door.Run == "" {
 		return err
 	}
-	out.Operation, err = w.openEnded(ctx, t, outcome{"destroyed", "it was never released"})
+	out.Operation, err = w.openEnded(ctx, t.Door, postgres.NewOperation{Kind: t.Kind}, outcome{"destroyed", "it was never released"})
 	return err
 }
 
@@ -256,8 +256,8 @@ type outcome struct{ reason, message string }
 
 // openEnded opens an operation that has succeeded: a door finds it when it asks again, and learns the outcome from the
 // answer (X13).
-func (w *deploymentWork) openEnded(ctx context.Context, t DeploymentTurn, end outcome) (*postgres.Operation, error) {
-	op, err := w.insert(ctx, t.Door, postgres.NewOperation{Kind: t.Kind, Target: int(w.row.Target)})
+func (w *deploymentWork) openEnded(ctx context.Context, door postgres.Door, o postgres.NewOperation, end outcome) (*postgres.Operation, error) {
+	op, err := w.insert(ctx, door, o)
 	if err != nil {
 		return nil, err
 	}
@@ -271,8 +271,8 @@ func (w *deploymentWork) openEnded(ctx context.Context, t DeploymentTurn, end ou
 		return nil, postgres.Failed("record that the door was notified", err)
 	}
 	row, err := w.q.GetOperation(ctx, id)
-	o := postgres.OperationOf(row)
-	return &o, postgres.Failed("read operation", err)
+	ended := postgres.OperationOf(row)
+	return &ended, postgres.Failed("read operation", err)
 }
 
 // RemoveReplica ends a replica by hand; another takes its place (S115). One that ends already is

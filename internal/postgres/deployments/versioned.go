@@ -15,6 +15,7 @@ type content struct {
 	spec       json.RawMessage
 	definition fleet.Hash
 	terms      terms
+	idle       bool // it changes nothing of what is applied
 }
 
 // needsRestart reports whether a release waits for a restart beside the revision that is applied, nil for none.
@@ -29,12 +30,12 @@ func (w *deploymentWork) needsRestart(ctx context.Context, p DeploymentPut, appl
 	return p.Spec.NeedsRestart(was, body)
 }
 
-// contentOf is what a release has replicas run: all that was declared or, if that waits for a restart, what is applied,
-// with the terms of the declaration.
+// contentOf gives the content of a release: the declared one or, if that waits for a restart, the applied one with the
+// terms of the declaration.
 func (w *deploymentWork) contentOf(ctx context.Context, p DeploymentPut, how way, body []byte) (content, error) {
 	declared, err := readDefinition(body)
 	if err != nil || !how.pends {
-		return content{w.object.Spec, p.Definition.Hash, termsIn(declared)}, err
+		return content{spec: w.object.Spec, definition: p.Definition.Hash, terms: termsIn(declared)}, err
 	}
 	out := content{definition: postgres.HashText(how.of.Definition)}
 	if body, err = readSmall(ctx, w.q, out.definition); err != nil {
@@ -46,7 +47,8 @@ func (w *deploymentWork) contentOf(ctx context.Context, p DeploymentPut, how way
 	}
 	out.terms = termsIn(applied.Amended(declared))
 	out.terms.Amended = out.terms.Replica != applied.Terms()
-	out.spec, err = fleet.AmendedSpec(how.of.Spec, w.object.Spec)
+	spec, changed, err := fleet.AmendedSpec(how.of.Spec, w.object.Spec)
+	out.spec, out.idle = spec, !changed && how.active == nil
 	return out, err
 }
 
@@ -70,18 +72,22 @@ func (w *deploymentWork) pend(ctx context.Context, p DeploymentPut, r db.InsertD
 	return w.write(ctx, r.Uid, historyLine{reason: "pending_restart", message: fmt.Sprintf("revision %d waits for a restart", r.Revision), actor: p.Actor})
 }
 
+// openIdle opens the operation of a release that only waits for a restart: it has succeeded.
+func (w *deploymentWork) openIdle(ctx context.Context, door postgres.Door, o postgres.NewOperation) (*postgres.Operation, error) {
+	out, err := w.openEnded(ctx, door, o, outcome{"pending_restart", "it waits for a restart: holdfast restart deployment " + w.row.Name})
+	if err != nil {
+		return nil, err
+	}
+	return out, postgres.PutOutbox(ctx, w.q, w.subject())
+}
+
 // pending reports whether the newest revision waits for a restart.
 func (w *deploymentWork) pending(last *db.DeploymentRevision) bool {
 	return last != nil && last.Revision > w.row.Revision && last.ProcessVersion == 0
 }
 
-// applyPending releases what waits for a restart. It is a release like any other from now on.
+// applyPending rolls out what waits for a restart. If that fails it waits on, for the next restart.
 func (w *deploymentWork) applyPending(ctx context.Context, t DeploymentTurn, revision int64, o *postgres.NewOperation) error {
-	version := w.nextVersion()
-	p := db.ApplyPendingRevisionParams{Deployment: w.row.Name, Revision: revision, ProcessVersion: version}
-	if err := w.q.ApplyPendingRevision(ctx, p); err != nil {
-		return postgres.Failed("give the revision a process version", err)
-	}
 	o.Kind = fleet.OperationConverge
 	if err := w.rollAgain(ctx, nil, revision, o); err != nil {
 		return err
@@ -90,7 +96,7 @@ func (w *deploymentWork) applyPending(ctx context.Context, t DeploymentTurn, rev
 	if err != nil {
 		return postgres.Failed("read the deployment", err)
 	}
-	line := historyLine{reason: "restarted", message: withReason(fmt.Sprintf("process version %d, of revision %d", version, revision), t.Reason), actor: t.Actor}
+	line := historyLine{reason: "restarted", message: withReason(fmt.Sprintf("process version %d, of revision %d", o.ProcessVersion, revision), t.Reason), actor: t.Actor}
 	return w.turned(ctx, now, line)
 }
 
@@ -121,7 +127,7 @@ func (w *deploymentWork) scaleUnreleased(ctx context.Context, t DeploymentTurn, 
 		return err
 	}
 	var err error
-	w.row.Target = postgres.WaveNumber(*t.Replicas)
-	out.Operation, err = w.openEnded(ctx, t, outcome{"scaled", fmt.Sprintf("it is not released: its first release begins with %d replicas", *t.Replicas)})
+	o := postgres.NewOperation{Kind: t.Kind, Target: *t.Replicas}
+	out.Operation, err = w.openEnded(ctx, t.Door, o, outcome{"scaled", fmt.Sprintf("it is not released: its first release begins with %d replicas", *t.Replicas)})
 	return err
 }

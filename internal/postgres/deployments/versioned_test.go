@@ -9,7 +9,6 @@ import (
 	"github.com/holdfast-io/holdfast/internal/declare"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres/deployments"
-	"github.com/holdfast-io/holdfast/internal/testkit/stores"
 )
 
 // waiting declares mode versioned, a check, memory, and a greeting.
@@ -177,8 +176,32 @@ func TestVersioned(t *testing.T) {
 			b.stuck()
 			b.settles()
 			require.Equal(b.T, []fleet.RolloutState{fleet.RolloutFailed}, b.ends())
+			require.Equal(b.T, []string{"converge succeeded", "converge succeeded", "converge failed"}, b.deploymentOperations())
+		}, map[string]int{"one": 2}, 3, []string{greeting}},
+		"nothing is waited for": {func(b *bench) {
+			b.failing(1)
+			out := b.putDeployment(waiting("two"))
+			require.Equal(b.T, []string{"succeeded", "pending_restart"}, []string{string(out.Operation.State), out.Operation.Reason})
+			out = b.putDeployment(waiting("two", bounded(3)))
+			require.Equal(b.T, fleet.OperationRunning, out.Operation.State, "but for what holds at once")
+		}, map[string]int{"one": 3}, 1, []string{greeting}},
+		"a restart that failed is asked for again": {func(b *bench) {
+			b.putDeployment(waiting("two"))
 			b.asks(fleet.OperationRestart)
-		}, map[string]int{"one": 2}, 4, nil},
+			b.visits()
+			b.Exec(`UPDATE operations SET cancel_requested = true WHERE state = 'running'`)
+			b.settles()
+			require.Equal(b.T, map[string]int{"one": 2}, b.greetings(), "the rollout was cancelled with its operation")
+			require.Equal(b.T, []string{greeting}, b.pending())
+			b.asks(fleet.OperationRestart)
+		}, map[string]int{"two": 2}, 4, nil},
+		"of one that was given up the restart begins with it": {func(b *bench) {
+			b.Exec(`UPDATE deployments SET state = 'ERROR'`)
+			b.putDeployment(waiting("two"))
+			require.Equal(b.T, []string{greeting}, b.pending())
+			b.asks(fleet.OperationRestart)
+			require.EqualValues(b.T, 3, b.seen().Revision, "there is nothing to return to")
+		}, map[string]int{"two": 2}, 2, nil},
 		"with target 0 nothing waits": {func(b *bench) {
 			b.asks(fleet.OperationScale, to(0))
 			b.settles()
@@ -235,7 +258,6 @@ func TestVersionedInPlace(t *testing.T) {
 	require.Equal(t, map[string]int{"two": 4}, b.greetings())
 	require.Zero(t, b.set(nodeA).Replicas[0].Terms, "its definition has them")
 	require.EqualValues(t, 5, b.viewed().Revision)
-	require.EqualValues(t, 2, stores.Scan[int64](b, `SELECT process_version FROM deployment_revisions WHERE revision = 5`))
 }
 
 // F51: what a write compares with is what most replicas run, and what is applied.

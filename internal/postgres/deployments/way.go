@@ -20,6 +20,7 @@ type way struct {
 	of      *db.DeploymentRevision // whose replicas stay, nil for none
 	active  *db.Rollout            // that it joins, or supersedes
 	pends   bool                   // what was declared waits for a restart; this release only amends what is applied
+	idle    bool                   // it does not even amend: its operation has nothing to wait for
 }
 
 // way looks at what runs, and has the way decided.
@@ -75,7 +76,7 @@ func (w *deploymentWork) way(ctx context.Context, p DeploymentPut, last *db.Depl
 	return how, nil
 }
 
-// keep has replicas of a revision stay.
+// keep sets the revision whose replicas stay.
 func (h *way) keep(l line) { h.version, h.object, h.of = l.version, objectOf(l.revision), l.revision }
 
 // releaseSeen is what a release of a spec finds, without what runs.

@@ -62,7 +62,7 @@ CREATE UNLOGGED TABLE node_digests (
     at         timestamptz NOT NULL DEFAULT now()
 ) WITH (fillfactor = 50);
 
--- A revision with process version 0 waits for a restart (docs/runtime.md).
+-- The newest revision, if it was released with process version 0, waits for a restart (docs/runtime.md).
 
 -- Somebody set the target: the first release keeps it (F18).
 ALTER TABLE deployments ADD COLUMN scaled boolean NOT NULL DEFAULT false;

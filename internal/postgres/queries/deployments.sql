@@ -33,15 +33,12 @@ WHERE d.name = ANY(@names::text[]) ORDER BY d.name;
 -- name: PendingRestarts :many
 SELECT d.name, p.revision, p.spec, a.spec AS applied FROM deployments d
 JOIN deployment_revisions p ON p.deployment = d.name AND p.revision = d.last_revision AND p.uid = d.uid AND p.revision > d.revision AND p.process_version = 0
-JOIN deployment_revisions a ON a.deployment = d.name
+JOIN deployment_revisions a ON a.deployment = d.name AND a.revision <> p.revision
  AND a.revision = coalesce((SELECT o.to_revision FROM rollouts o WHERE o.deployment = d.name AND o.ended_at IS NULL AND o.state <> 'CANCELING'), d.revision)
 WHERE d.name = ANY(@names::text[]) ORDER BY d.name;
 
 -- name: NumberRevision :exec
 UPDATE deployments SET last_revision = @revision WHERE name = @name;
-
--- name: ApplyPendingRevision :exec
-UPDATE deployment_revisions SET process_version = @process_version WHERE deployment = @deployment AND revision = @revision;
 
 -- name: InsertDeploymentRevision :exec
 INSERT INTO deployment_revisions (deployment, revision, uid, project, generation, process_version, spec, terms, definition, object, created_by, reason)
