@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/declare"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/internal/postgres/deployments"
 )
 
@@ -293,6 +294,12 @@ func TestScaleBeforeTheFirstRelease(t *testing.T) {
 		out, err := b.turnDeployment(fleet.OperationScale, to(n))
 		require.NoError(t, err)
 		require.Equal(t, fleet.OperationSucceeded, out.Operation.State)
+		door := func(d *deployments.DeploymentTurn) { d.Door = postgres.Door{Workflow: "scale-1", Run: "run-1"} }
+		asked, err := b.turnDeployment(fleet.OperationScale, to(n), door)
+		require.NoError(t, err)
+		again, err := b.turnDeployment(fleet.OperationScale, to(n), door)
+		require.NoError(t, err)
+		require.Equal(t, asked.Operation, again.Operation)
 		b.settles()
 		require.Empty(t, b.replicas())
 		b.putDeployment()
