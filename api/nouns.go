@@ -126,6 +126,8 @@ type (
 	StrategyType = fleet.StrategyType
 	// CanaryStep is a share of the replicas, and what follows.
 	CanaryStep = fleet.CanaryStep
+	// UpdateMode is which changes of a deployment wait for a restart.
+	UpdateMode = fleet.UpdateMode
 	// TookOver names a state of an object by its owner and version.
 	TookOver = fleet.TookOver
 	// WhenFull is what a rollout does without room for a surge.
@@ -141,6 +143,7 @@ func KindOf(err error) Kind { return fleet.KindOf(err) }
 const (
 	PathInPlace          = fleet.PathInPlace
 	PathNewRuntimeObject = fleet.PathNewRuntimeObject
+	PathNeedsRestart     = fleet.PathNeedsRestart
 	PathDeferred         = fleet.PathDeferred
 
 	ConditionTrue    = fleet.ConditionTrue

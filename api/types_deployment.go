@@ -34,8 +34,11 @@ type DeploymentPut struct {
 	State           DesiredState        `json:"state,omitempty" enum:"started,stopped"`
 	Recovery        Recovery            `json:"recovery,omitzero"`
 	Strategy        Strategy            `json:"strategy,omitzero" doc:"how a newer revision replaces the one that runs"`
-	SecretEnv       []string            `json:"secretEnv,omitempty" doc:"names of env whose values are shown redacted"`
-	Reason          string              `json:"reason,omitempty"`
+	Update          UpdateMode          `json:"update,omitempty" enum:"versioned" doc:"versioned: only changes of state, memory, ports and the type and endpoint of the check replace what runs; others wait for a restart"`
+	// MemoryKeepsVersion has those wait as well.
+	MemoryKeepsVersion bool     `json:"memoryKeepsVersion,omitempty" doc:"with update versioned: as long as memory is declared, every change waits for a restart"`
+	SecretEnv          []string `json:"secretEnv,omitempty" doc:"names of env whose values are shown redacted"`
+	Reason             string   `json:"reason,omitempty"`
 }
 
 // DeploymentFile is a file that each replica finds. Its content is never shown again: the
@@ -91,10 +94,17 @@ type DeploymentStatus struct {
 	ObservedGeneration int64                 `json:"observedGeneration" doc:"of the spec that Revision is of"`
 	ProcessVersion     int64                 `json:"processVersion"`
 	Rollout            *Rollout              `json:"rollout,omitempty" doc:"the one under way"`
+	PendingRestart     *PendingRestart       `json:"pendingRestart,omitempty" doc:"what was released and waits for a restart"`
 	Awaited            string                `json:"awaited,omitempty" doc:"what it waits for, in words"`
 	Until              *time.Time            `json:"until,omitempty" doc:"when it continues by itself"`
 	Workflow           *WorkflowRef          `json:"workflow,omitempty"`
 	Conditions         []DeploymentCondition `json:"conditions"`
+}
+
+// PendingRestart is what a deployment waits to apply until a restart, or until a change that replaces what runs.
+type PendingRestart struct {
+	Revision int64        `json:"revision" doc:"that a restart rolls out"`
+	Fields   []SpecChange `json:"fields" doc:"in which it differs from what is applied"`
 }
 
 // Rollout is the way of a deployment from its stable revision to a newer one. Only the first of Status's values is active.
@@ -191,7 +201,7 @@ type Replica struct {
 type DeploymentRevision struct {
 	Revision       int64     `json:"revision"`
 	Generation     int64     `json:"generation"`
-	ProcessVersion int64     `json:"processVersion"`
+	ProcessVersion int64     `json:"processVersion" doc:"that it was released with; 0: it waited for a restart"`
 	Definition     Hash      `json:"definition" doc:"of what nodes run"`
 	CreatedBy      string    `json:"createdBy"`
 	CreatedAt      time.Time `json:"createdAt"`

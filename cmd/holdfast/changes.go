@@ -14,6 +14,7 @@ var changePaths = []struct {
 }{
 	{api.PathInPlace, "in place"},
 	{api.PathNewRuntimeObject, "rolls out"},
+	{api.PathNeedsRestart, "needs restart"},
 	{api.PathDeferred, "deferred"},
 }
 
@@ -23,18 +24,26 @@ var fieldNames = strings.NewReplacer("/", ".", "~1", "/", "~0", "~")
 // showChanges writes a line for each path that fields of a deployment take to what runs.
 func (c *cli) showChanges(indent string, changes []api.SpecChange) {
 	for _, line := range changePaths {
-		var fields []string
+		var fields []api.SpecChange
 		for _, change := range changes {
-			switch {
-			case change.Path != line.path:
-			case change.Field == "":
-				fields = append(fields, "what its type generates")
-			default:
-				fields = append(fields, fieldNames.Replace(strings.TrimPrefix(change.Field, "/")))
+			if change.Path == line.path {
+				fields = append(fields, change)
 			}
 		}
 		if len(fields) > 0 {
-			fmt.Fprintf(c.stdout, "%s%s: %s\n", indent, line.text, clean(strings.Join(fields, ", ")))
+			fmt.Fprintf(c.stdout, "%s%s: %s\n", indent, line.text, clean(fieldsText(fields)))
 		}
 	}
+}
+
+// fieldsText lists fields as a person writes them.
+func fieldsText(fields []api.SpecChange) string {
+	names := make([]string, len(fields))
+	for i, f := range fields {
+		names[i] = fieldNames.Replace(strings.TrimPrefix(f.Field, "/"))
+		if f.Field == "" {
+			names[i] = "what its type generates"
+		}
+	}
+	return strings.Join(names, ", ")
 }

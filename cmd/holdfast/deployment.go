@@ -62,6 +62,8 @@ func (c *cli) scaleVerb() verb {
 func (c *cli) restartVerb() verb {
 	return verb{
 		word: "restart", use: "restart deployment NAME...", short: "Replace every replica of deployments, one by one or all at once", args: deploymentOnly,
+		long: "Replace every replica of deployments, one by one or all at once. If changes of a deployment wait for a restart\n" +
+			"(update: versioned), they are rolled out, and its operation is a converge.",
 		example: "  holdfast restart deployment web --reason 'new certificate'", complete: c.completeDeploymentKind, keys: deploymentNames,
 		flags: func(cmd *cobra.Command, f *mutationFlags) func(int) (any, error) {
 			var stopFirst bool

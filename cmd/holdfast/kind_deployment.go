@@ -18,8 +18,11 @@ var (
 func deploymentCells(c *cli, o api.Object) []string {
 	spec, s := deploymentOf(o)
 	why := ""
-	if !steady(s) {
+	switch {
+	case !steady(s):
 		why = s.Reason
+	case s.PendingRestart != nil:
+		why = "pending_restart"
 	}
 	return []string{
 		o.Name, o.Project, string(spec.Type), string(s.State), yesNo(s.Available), healthyText(s.Replicas), number(s.Revision),
@@ -112,6 +115,7 @@ func (c *cli) describeStanding(s api.DeploymentStatus) {
 		{"Replicas", replicasText(s.Replicas)},
 		{"Available", yesNo(s.Available)},
 		{"Revision", revisionText(s)},
+		{"Needs restart", pendingText(s.PendingRestart)},
 		{"Why", first(s.Message, s.Reason)},
 		{"Waits for", untilText(s.Awaited, s)},
 	}
@@ -132,6 +136,14 @@ func revisionText(s api.DeploymentStatus) string {
 		text += fmt.Sprintf("; moving to %d", s.DeployingRevision)
 	}
 	return text
+}
+
+// pendingText names what a restart would apply.
+func pendingText(p *api.PendingRestart) string {
+	if p == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s (revision %d)", fieldsText(p.Fields), p.Revision)
 }
 
 func untilText(awaited string, s api.DeploymentStatus) string {

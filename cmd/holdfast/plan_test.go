@@ -180,3 +180,30 @@ func TestShownChanges(t *testing.T) {
 	require.Contains(t, many, "  in place: recovery.restarts, state\n  rolls out: process.env.A\n")
 	require.Contains(t, s.ok("apply", "-f", manifest(", stopSeconds: 9"), "--dry-run", "-o", "json").stdout, `"path": "in_place"`)
 }
+
+// F51, F52: what waits for a restart is shown where it is written, planned and read.
+func TestShownPendingRestart(t *testing.T) {
+	t.Parallel()
+	s := newRealShell(t)
+	manifest := func(more string) string {
+		return write(t, "web.yaml", "kind: Deployment\nname: web\nspec: {command: [x], health: {type: none}, replicas: 1, update: versioned"+more+"}\n")
+	}
+	s.ok("apply", "-f", manifest(""), "--wait=false")
+	require.NotContains(t, s.ok("describe", "deployment", "web").stdout, "Needs restart")
+	const fields = ", env: {A: secret}, resources: {cpu: 2}, stopSeconds: 7"
+	shown := "  in place: process.stopSeconds\n"
+	require.Contains(t, s.run("plan", "-f", manifest(fields)).stdout, "    needs restart: process.env.A, resources.cpu\n")
+	require.Contains(t, s.ok("apply", "-f", manifest(fields), "--wait=false").stdout, shown+"  needs restart: process.env.A, resources.cpu\n")
+	require.Contains(t, s.ok("describe", "deployment", "web").stdout, "Needs restart:  process.env.A, resources.cpu (revision 3)\n")
+	require.Contains(t, s.ok("plan", "-f", manifest(fields), "-o", "json").stdout, `"path": "needs_restart"`, "it still differs from what runs")
+	var got struct{ Status api.DeploymentStatus }
+	require.NoError(t, json.Unmarshal([]byte(s.ok("get", "deployment", "web", "-o", "json").stdout), &got))
+	require.Equal(t, &api.PendingRestart{Revision: 3, Fields: []api.SpecChange{
+		{Field: "/process/env/A", Path: api.PathNeedsRestart}, {Field: "/resources/cpu", Path: api.PathNeedsRestart},
+	}}, got.Status.PendingRestart)
+	require.EqualValues(t, 2, got.Status.ObservedGeneration)
+
+	require.Contains(t, s.run("plan", "-f", manifest(fields+", memoryKeepsVersion: true")).stdout, "in place: memoryKeepsVersion\n")
+	s.ok("restart", "deployment", "web", "--wait=false")
+	require.NotContains(t, s.ok("describe", "deployment", "web").stdout, "Needs restart")
+}

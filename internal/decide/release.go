@@ -16,16 +16,28 @@ type ReleaseSeen struct {
 	// SameAsOwn and SameAsNext say whether replicas of the deployment's own revision, and of the one that is rolled out,
 	// need no new process.
 	SameAsOwn, SameAsNext bool
+	// NeedsRestart is set if it waits for a restart where anything runs of what is applied.
+	NeedsRestart bool
+}
+
+// Applied is what a release finds that only amends what is applied: the revision that is rolled out, or the
+// deployment's own.
+func (s ReleaseSeen) Applied() ReleaseSeen {
+	s.SameAsNext = s.Rolling && !s.Returning
+	s.SameAsOwn, s.NeedsRestart = !s.SameAsNext, false
+	return s
 }
 
 // ReleaseWay is how a release reaches what runs.
 type ReleaseWay string
 
-// It keeps what runs, joins the rollout of the same content, starts a rollout beside the stable revision, or is the
+// It keeps what runs, joins the rollout of the same content, waits for a restart while what is applied runs on, starts a
+// rollout beside the stable revision, or is the
 // deployment's own revision at once, because nothing runs to which it could return.
 const (
 	ReleaseKeeps    ReleaseWay = "keeps"
 	ReleaseJoins    ReleaseWay = "joins"
+	ReleasePends    ReleaseWay = "pends"
 	ReleaseRollsOut ReleaseWay = "rolls_out"
 	ReleaseAtOnce   ReleaseWay = "at_once"
 )
@@ -50,5 +62,6 @@ var releaseRules = []struct {
 	{ReleaseKeeps, func(s ReleaseSeen) bool { return s.SameAsOwn }},
 	{ReleaseAtOnce, func(s ReleaseSeen) bool { return s.Waits || !s.Released || s.Stopped || s.WasStopped }},
 	{ReleaseJoins, func(s ReleaseSeen) bool { return s.Rolling && !s.Returning && s.SameAsNext }},
+	{ReleasePends, func(s ReleaseSeen) bool { return s.NeedsRestart && s.Target > 0 }},
 	{ReleaseRollsOut, func(s ReleaseSeen) bool { return s.State == fleet.DeploymentRunning && s.Target > 0 }},
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// F11 to F13, F16, F41, F61, F62: how a release reaches what runs.
+// F1, F11 to F13, F16, F41, F61, F62: how a release reaches what runs.
 func TestRelease(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -28,10 +28,27 @@ func TestRelease(t *testing.T) {
 		"the same as is rolled out":       {func(s *decide.ReleaseSeen) { s.Rolling, s.SameAsNext = true, true }, decide.ReleaseJoins},
 		"the same as is rolled back":      {func(s *decide.ReleaseSeen) { s.Rolling, s.Returning, s.SameAsNext = true, true, true }, decide.ReleaseRollsOut},
 		"a stop of what is rolled out":    {func(s *decide.ReleaseSeen) { s.Rolling, s.SameAsNext, s.Stopped = true, true, true }, decide.ReleaseAtOnce},
+		"what waits for a restart":        {func(s *decide.ReleaseSeen) { s.NeedsRestart = true }, decide.ReleasePends},
+		"it waits after failures":         {func(s *decide.ReleaseSeen) { s.NeedsRestart, s.State = true, fleet.DeploymentError }, decide.ReleasePends},
+		"it waits beside a rollout":       {func(s *decide.ReleaseSeen) { s.NeedsRestart, s.Rolling = true, true }, decide.ReleasePends},
+		"what is stopped waits for none":  {func(s *decide.ReleaseSeen) { s.NeedsRestart, s.Stopped = true, true }, decide.ReleaseAtOnce},
+		"what was stopped waits for none": {func(s *decide.ReleaseSeen) { s.NeedsRestart, s.WasStopped = true, true }, decide.ReleaseAtOnce},
+		"none waits for a restart":        {func(s *decide.ReleaseSeen) { s.NeedsRestart, s.Target = true, 0 }, decide.ReleaseAtOnce},
 	} {
 		seen := decide.ReleaseSeen{State: fleet.DeploymentRunning, Target: 2, Released: true}
 		c.change(&seen)
 		require.Equal(t, c.want, decide.Release(seen), name)
 		require.Equal(t, c.want == decide.ReleaseJoins || c.want == decide.ReleaseRollsOut, c.want.Beside())
 	}
+}
+
+// F1, F20: what holds at once of a release that waits for a restart.
+func TestReleaseOfWhatIsApplied(t *testing.T) {
+	t.Parallel()
+	seen := decide.ReleaseSeen{State: fleet.DeploymentRunning, Target: 2, Released: true, NeedsRestart: true}
+	require.Equal(t, decide.ReleaseKeeps, decide.Release(seen.Applied()))
+	seen.Rolling = true
+	require.Equal(t, decide.ReleaseJoins, decide.Release(seen.Applied()))
+	seen.Returning = true
+	require.Equal(t, decide.ReleaseKeeps, decide.Release(seen.Applied()))
 }

@@ -40,7 +40,51 @@ func (m Made) Changes(runs *fleet.RunningSpec, released bool) ([]fleet.SpecChang
 		takeAll(fields, fleet.PathDeferred)
 	case same: // whatever the table says of a field, nothing is replaced
 		takeAll(fields, fleet.PathInPlace)
+	default:
+		return fields, m.restarts(runs, to, fields)
 	}
+	return fields, nil
+}
+
+// restarts gives those fields that wait for a restart their path. What is started, or scaled up from 0, begins with all.
+func (m Made) restarts(runs *fleet.RunningSpec, to []byte, fields []fleet.SpecChange) error {
+	starts := slices.ContainsFunc(fields, func(c fleet.SpecChange) bool { return c.Field == "/state" })
+	if starts || runs.Target == 0 || runs.Applied.Definition == m.Content().Hash {
+		return nil
+	}
+	waits, err := m.Spec.NeedsRestart(runs.AppliedBody(), m.Definition)
+	if err != nil || !waits {
+		return err
+	}
+	applied, err := compose.Canonical(runs.Applied.Spec, compose.Limits{})
+	if err != nil {
+		return fleet.Errorf(fleet.Internal, "read the spec that is applied: %w", err)
+	}
+	waiting := fieldsBetween("", applied, to)
+	for i, c := range fields {
+		if replaces(c) && (c.Field == "" || slices.Contains(waiting, c)) {
+			fields[i].Path = fleet.PathNeedsRestart
+		}
+	}
+	return nil
+}
+
+// Pending are the fields in which a release that waits for a restart differs from the applied spec, without those that
+// hold already.
+func Pending(applied, released json.RawMessage) ([]fleet.SpecChange, error) {
+	from, err := compose.Canonical(applied, compose.Limits{})
+	if err != nil {
+		return nil, fleet.Errorf(fleet.Internal, "read the spec that is applied: %w", err)
+	}
+	to, err := compose.Canonical(released, compose.Limits{})
+	if err != nil {
+		return nil, fleet.Errorf(fleet.Internal, "read the spec that was released: %w", err)
+	}
+	fields := slices.DeleteFunc(fieldsBetween("", from, to), func(c fleet.SpecChange) bool { return !replaces(c) })
+	if len(fields) == 0 {
+		fields = []fleet.SpecChange{{}}
+	}
+	takeAll(fields, fleet.PathNeedsRestart)
 	return fields, nil
 }
 

@@ -29,7 +29,10 @@ func (m Made) runs(t *testing.T, target int) *fleet.RunningSpec {
 	t.Helper()
 	spec, err := json.Marshal(m.Spec)
 	require.NoError(t, err)
-	return &fleet.RunningSpec{Spec: spec, Target: target, Definition: m.Content().Hash, Body: m.Definition}
+	return &fleet.RunningSpec{
+		Spec: spec, Target: target, Definition: m.Content().Hash, Body: m.Definition,
+		Applied: fleet.AppliedSpec{Spec: spec, Definition: m.Content().Hash},
+	}
 }
 
 func lines(changes []fleet.SpecChange) (all []string) {

@@ -78,7 +78,7 @@ func deploymentSpecOf(put api.DeploymentPut, files map[fleet.Hash]string) fleet.
 		},
 		Resources: fleet.Resources{CPU: put.Resources.CPU, Memory: int64(put.Resources.Memory), GPUs: put.Resources.GPUs},
 		Replicas:  put.Replicas.Bounds(), Placement: fleet.PlacementSpec(put.Placement), State: put.State, Recovery: put.Recovery, Strategy: put.Strategy,
-		SecretEnv: put.SecretEnv,
+		Update: put.Update, MemoryKeepsVersion: put.MemoryKeepsVersion, SecretEnv: put.SecretEnv,
 	}
 	for _, f := range put.Files {
 		body := fleet.Content{Kind: fleet.ContentArtifact, Hash: compose.HashOf([]byte(f.Content)), Size: int64(len(f.Content))}

@@ -21,6 +21,10 @@ type DeploymentSpec struct {
 	Recovery        Recovery         `json:"recovery"`
 	// Strategy is how a newer revision replaces the one that runs.
 	Strategy Strategy `json:"strategy,omitzero"`
+	// Update is which changes of what runs wait for a restart; empty for none.
+	Update UpdateMode `json:"update,omitempty"`
+	// MemoryKeepsVersion has every change wait as long as Resources.Memory is declared; for UpdateVersioned only (F7).
+	MemoryKeepsVersion bool `json:"memoryKeepsVersion,omitempty"`
 	// SecretEnv names variables of Process.Env whose values are shown redacted.
 	SecretEnv []string `json:"secretEnv,omitempty"`
 }

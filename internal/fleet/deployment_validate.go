@@ -66,7 +66,7 @@ func (s DeploymentSpec) Validate() error {
 		return Errorf(Invalid, "invalid model: want a name or a path of at most %d bytes", maxModelBytes).At("/model")
 	}
 	for _, check := range []func() error{
-		s.Process.validate, s.Resources.validate, s.Replicas.Validate, s.Placement.validate, s.Recovery.validate, s.validateStrategy,
+		s.Process.validate, s.Resources.validate, s.Replicas.Validate, s.Placement.validate, s.Recovery.validate, s.validateStrategy, s.validateUpdate,
 	} {
 		if err := check(); err != nil {
 			return err

@@ -45,6 +45,8 @@ func TestValidateDeployment(t *testing.T) {
 	}{
 		{"an unknown type", "/type", spec(func(s *fleet.DeploymentSpec) { s.Type = "x" })},
 		{"an unknown state", "/state", spec(func(s *fleet.DeploymentSpec) { s.State = "paused" })},
+		{"an unknown update", "/update", spec(func(s *fleet.DeploymentSpec) { s.Update = "sometimes" })},
+		{"memory that keeps a version without versions", "/memoryKeepsVersion", spec(func(s *fleet.DeploymentSpec) { s.MemoryKeepsVersion = true })},
 		{"a model with a NUL", "/model", spec(func(s *fleet.DeploymentSpec) { s.Model = "a\x00" })},
 		{"more at least than at most", "/replicas/min", bounds(3, 2, 2)},
 		{"fewer than none", "/replicas/min", bounds(-1, 2, 2)},

@@ -53,6 +53,13 @@ func (h *HealthCheck) under(t CheckTerms) *HealthCheck {
 	return &c
 }
 
+// Amended is the definition with the terms and the stop time of another one. Of a check that the other has not, the
+// numbers stay.
+func (d Definition) Amended(by Definition) Definition {
+	d.StopSeconds = by.StopSeconds
+	return d.Under(by.Terms())
+}
+
 // SameRuntimeObject reports whether a running replica of one definition can become one of the other without a new
 // process: they differ at most in terms and stop time. What this build does not know counts as different.
 func SameRuntimeObject(a, b []byte) (bool, error) {

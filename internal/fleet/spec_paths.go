@@ -9,11 +9,12 @@ import (
 type ChangePath string
 
 // In place, running replicas stay and obey the new value within seconds. A new runtime object is a replica of a new
-// process version, which takes the place of a running one. Deferred is every change while nothing runs: the next
-// replicas begin with it.
+// process version, which takes the place of a running one. Needs restart is a change that waits for a restart, in mode
+// versioned. Deferred is every change while nothing runs: the next replicas begin with it.
 const (
 	PathInPlace          ChangePath = "in_place"
 	PathNewRuntimeObject ChangePath = "new_runtime_object"
+	PathNeedsRestart     ChangePath = "needs_restart"
 	PathDeferred         ChangePath = "deferred"
 )
 
@@ -33,6 +34,23 @@ type RunningSpec struct {
 	// Definition is the hash of what it generated, Body its content; whoever knows that it is the same may leave it nil.
 	Definition Hash
 	Body       []byte
+	// Applied is the release that is rolled out, or else the deployment's own: beside it a change may wait for a restart.
+	Applied AppliedSpec
+}
+
+// AppliedSpec is a release, with the hash of its definition and, if that is not RunningSpec's, its content.
+type AppliedSpec struct {
+	Spec       json.RawMessage
+	Definition Hash
+	Body       []byte
+}
+
+// AppliedBody is the definition that is applied.
+func (r RunningSpec) AppliedBody() []byte {
+	if r.Applied.Definition == r.Definition {
+		return r.Body
+	}
+	return r.Applied.Body
 }
 
 // specPaths has every field of a DeploymentSpec (F2, F5, F13 to F15, F39). In those that end with a slash each
@@ -110,6 +128,8 @@ var specPaths = []SpecChange{
 	{"/strategy/progress_deadline", PathInPlace},
 	{"/strategy/pause_deadline", PathInPlace},
 	{"/strategy/when_full", PathInPlace},
+	{"/update", PathInPlace},
+	{"/memoryKeepsVersion", PathInPlace},
 	{"/secretEnv", PathInPlace},
 }
 

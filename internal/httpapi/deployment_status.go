@@ -6,6 +6,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/decide"
+	"github.com/holdfast-io/holdfast/internal/declare"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/internal/postgres/deployments"
@@ -46,6 +47,7 @@ func (s *server) deploymentStatus(name string, v deployments.DeploymentView) api
 		r := rolloutView(*v.Rollout)
 		status.Rollout = &r
 	}
+	status.PendingRestart = pendingRestart(v.Pending)
 	if status.State == "" || v.Revision == 0 && v.Reason == "" { // it was never visited
 		status.State, status.Reason = fleet.DeploymentPending, "not_released"
 		status.Message = "it was written without being released: deploy it"
@@ -60,6 +62,18 @@ func (s *server) deploymentStatus(name string, v deployments.DeploymentView) api
 		}
 	}
 	return status
+}
+
+// pendingRestart lists the fields that wait (F52); it lists no fields if a spec cannot be read.
+func pendingRestart(p *deployments.PendingRestart) *api.PendingRestart {
+	if p == nil {
+		return nil
+	}
+	fields, err := declare.Pending(p.Applied, p.Spec)
+	if err != nil {
+		fields = []api.SpecChange{}
+	}
+	return &api.PendingRestart{Revision: p.Revision, Fields: fields}
 }
 
 func totalsOf(v deployments.DeploymentView) api.ReplicaTotals {

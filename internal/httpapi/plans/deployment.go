@@ -121,7 +121,7 @@ func (p *planner) detailDeployments(ctx context.Context, all []*planned) error {
 			return err
 		}
 		some = slices.DeleteFunc(some, func(o *planned) bool { return run[o.key.Name].UID != o.now.UID })
-		for few := range slices.Chunk(some, heldAtOnce/definition.MaxBytes) {
+		for few := range slices.Chunk(some, heldAtOnce/(2*definition.MaxBytes)) {
 			if err := p.comparePaths(ctx, few, run); err != nil {
 				return err
 			}
@@ -134,8 +134,12 @@ func (p *planner) detailDeployments(ctx context.Context, all []*planned) error {
 func (p *planner) comparePaths(ctx context.Context, few []*planned, run map[string]fleet.RunningSpec) error {
 	var hashes []fleet.Hash
 	for _, o := range few {
-		if r := run[o.key.Name]; r.Definition != o.content.Hash {
+		r := run[o.key.Name]
+		if r.Definition != o.content.Hash {
 			hashes = append(hashes, r.Definition)
+		}
+		if r.Applied.Definition != r.Definition && r.Applied.Definition != o.content.Hash {
+			hashes = append(hashes, r.Applied.Definition)
 		}
 	}
 	var bodies map[fleet.Hash][]byte
@@ -145,7 +149,7 @@ func (p *planner) comparePaths(ctx context.Context, few []*planned, run map[stri
 	}
 	for i := 0; i < len(few) && err == nil; i++ {
 		r := run[few[i].key.Name]
-		r.Body = bodies[r.Definition]
+		r.Body, r.Applied.Body = bodies[r.Definition], bodies[r.Applied.Definition]
 		few[i].changes, err = few[i].deployment.made.Changes(&r, few[i].deploy)
 	}
 	return err

@@ -317,7 +317,7 @@ const insertDeployment = `-- name: InsertDeployment :one
 INSERT INTO deployments (name, uid, project, state, last_revision, process_version, last_version)
 SELECT $1, $2, $3, 'PENDING', coalesce(max(n.last_revision), 0), coalesce(max(n.process_version), 0), coalesce(max(n.process_version), 0)
 FROM deployment_numbers n WHERE n.name = $1
-RETURNING name, uid, next_uid, project, state, reason, message, since, target, last_revision, revision, process_version, began, began_version, attempts, crashes, next_attempt, conditions, awaited, wake_at, entity_run, updated_at, seen_at, owed, last_version, from_version
+RETURNING name, uid, next_uid, project, state, reason, message, since, target, last_revision, revision, process_version, began, began_version, attempts, crashes, next_attempt, conditions, awaited, wake_at, entity_run, updated_at, seen_at, owed, last_version, from_version, scaled
 `
 
 type InsertDeploymentParams struct {
@@ -356,6 +356,7 @@ func (q *Queries) InsertDeployment(ctx context.Context, arg InsertDeploymentPara
 		&i.Owed,
 		&i.LastVersion,
 		&i.FromVersion,
+		&i.Scaled,
 	)
 	return i, err
 }
@@ -494,7 +495,7 @@ func (q *Queries) ListDeploymentRevisions(ctx context.Context, arg ListDeploymen
 
 const lockDeployment = `-- name: LockDeployment :one
 
-SELECT name, uid, next_uid, project, state, reason, message, since, target, last_revision, revision, process_version, began, began_version, attempts, crashes, next_attempt, conditions, awaited, wake_at, entity_run, updated_at, seen_at, owed, last_version, from_version FROM deployments WHERE name = $1 FOR NO KEY UPDATE
+SELECT name, uid, next_uid, project, state, reason, message, since, target, last_revision, revision, process_version, began, began_version, attempts, crashes, next_attempt, conditions, awaited, wake_at, entity_run, updated_at, seen_at, owed, last_version, from_version, scaled FROM deployments WHERE name = $1 FOR NO KEY UPDATE
 `
 
 // Who changes a deployment holds its row; FOR NO KEY UPDATE, so that what refers to it can be
@@ -529,6 +530,7 @@ func (q *Queries) LockDeployment(ctx context.Context, name string) (Deployment, 
 		&i.Owed,
 		&i.LastVersion,
 		&i.FromVersion,
+		&i.Scaled,
 	)
 	return i, err
 }
@@ -650,12 +652,67 @@ func (q *Queries) NewestDeploymentRevision(ctx context.Context, arg NewestDeploy
 	return i, err
 }
 
+const numberRevision = `-- name: NumberRevision :exec
+UPDATE deployments SET last_revision = $1 WHERE name = $2
+`
+
+type NumberRevisionParams struct {
+	Revision int64
+	Name     string
+}
+
+func (q *Queries) NumberRevision(ctx context.Context, arg NumberRevisionParams) error {
+	_, err := q.db.Exec(ctx, numberRevision, arg.Revision, arg.Name)
+	return err
+}
+
+const pendingRestarts = `-- name: PendingRestarts :many
+SELECT d.name, p.revision, p.spec, a.spec AS applied FROM deployments d
+JOIN deployment_revisions p ON p.deployment = d.name AND p.revision = d.last_revision AND p.uid = d.uid AND p.revision > d.revision AND p.process_version = 0
+JOIN deployment_revisions a ON a.deployment = d.name AND a.revision <> p.revision
+ AND a.revision = coalesce((SELECT o.to_revision FROM rollouts o WHERE o.deployment = d.name AND o.ended_at IS NULL AND o.state <> 'CANCELING'), d.revision)
+WHERE d.name = ANY($1::text[]) ORDER BY d.name
+`
+
+type PendingRestartsRow struct {
+	Name     string
+	Revision int64
+	Spec     json.RawMessage
+	Applied  json.RawMessage
+}
+
+// What waits for a restart: the newest revision, which has no process version yet, and the one that is applied.
+func (q *Queries) PendingRestarts(ctx context.Context, names []string) ([]PendingRestartsRow, error) {
+	rows, err := q.db.Query(ctx, pendingRestarts, names)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []PendingRestartsRow
+	for rows.Next() {
+		var i PendingRestartsRow
+		if err := rows.Scan(
+			&i.Name,
+			&i.Revision,
+			&i.Spec,
+			&i.Applied,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const redeclareDeployment = `-- name: RedeclareDeployment :one
 UPDATE deployments SET uid = $1, next_uid = NULL, project = $2, revision = $3, process_version = $4,
-    target = $5, began = 0, began_version = 0, attempts = 0, crashes = 0, next_attempt = NULL, owed = 0, wake_at = NULL,
+    target = $5, scaled = false, began = 0, began_version = 0, attempts = 0, crashes = 0, next_attempt = NULL, owed = 0, wake_at = NULL,
     state = $6, reason = CASE WHEN $3::bigint = 0 THEN '' ELSE 'redeclared' END, message = '', awaited = '', conditions = '[]', since = clock_timestamp(), updated_at = now()
 WHERE name = $7
-RETURNING name, uid, next_uid, project, state, reason, message, since, target, last_revision, revision, process_version, began, began_version, attempts, crashes, next_attempt, conditions, awaited, wake_at, entity_run, updated_at, seen_at, owed, last_version, from_version
+RETURNING name, uid, next_uid, project, state, reason, message, since, target, last_revision, revision, process_version, began, began_version, attempts, crashes, next_attempt, conditions, awaited, wake_at, entity_run, updated_at, seen_at, owed, last_version, from_version, scaled
 `
 
 type RedeclareDeploymentParams struct {
@@ -707,6 +764,7 @@ func (q *Queries) RedeclareDeployment(ctx context.Context, arg RedeclareDeployme
 		&i.Owed,
 		&i.LastVersion,
 		&i.FromVersion,
+		&i.Scaled,
 	)
 	return i, err
 }
@@ -754,24 +812,29 @@ func (q *Queries) RestartDeployment(ctx context.Context, name string) (int64, er
 }
 
 const runningSpecs = `-- name: RunningSpecs :many
-SELECT d.name, d.uid, d.target, v.spec, v.definition FROM deployments d
+SELECT d.name, d.uid, d.target, v.spec, v.definition, a.spec AS applied, a.definition AS applied_definition FROM deployments d
 LEFT JOIN LATERAL (
     SELECT coalesce(r.terms_revision, r.revision) AS obeyed, count(*) AS replicas FROM replicas r
     WHERE r.deployment = d.name AND r.uid = d.uid AND r.ended_at IS NULL AND r.state <> 'TERMINATING'
     GROUP BY coalesce(r.terms_revision, r.revision) ORDER BY count(*) DESC, coalesce(r.terms_revision, r.revision) LIMIT 1) w ON true
 JOIN deployment_revisions v ON v.deployment = d.name AND v.revision = coalesce(w.obeyed, d.revision)
+JOIN deployment_revisions a ON a.deployment = d.name
+ AND a.revision = coalesce((SELECT o.to_revision FROM rollouts o WHERE o.deployment = d.name AND o.ended_at IS NULL AND o.state <> 'CANCELING'), d.revision)
 WHERE d.name = ANY($1::text[]) ORDER BY d.name
 `
 
 type RunningSpecsRow struct {
-	Name       string
-	Uid        string
-	Target     int32
-	Spec       json.RawMessage
-	Definition []byte
+	Name              string
+	Uid               string
+	Target            int32
+	Spec              json.RawMessage
+	Definition        []byte
+	Applied           json.RawMessage
+	AppliedDefinition []byte
 }
 
 // What runs of some deployments: the release that most live replicas obey, the earlier of two; the last one if none lives.
+// Applied is what is rolled out, or else the own revision.
 func (q *Queries) RunningSpecs(ctx context.Context, names []string) ([]RunningSpecsRow, error) {
 	rows, err := q.db.Query(ctx, runningSpecs, names)
 	if err != nil {
@@ -787,6 +850,8 @@ func (q *Queries) RunningSpecs(ctx context.Context, names []string) ([]RunningSp
 			&i.Target,
 			&i.Spec,
 			&i.Definition,
+			&i.Applied,
+			&i.AppliedDefinition,
 		); err != nil {
 			return nil, err
 		}
@@ -799,7 +864,7 @@ func (q *Queries) RunningSpecs(ctx context.Context, names []string) ([]RunningSp
 }
 
 const scaleDeployment = `-- name: ScaleDeployment :exec
-UPDATE deployments SET target = $1, updated_at = now() WHERE name = $2
+UPDATE deployments SET target = $1, scaled = true, updated_at = now() WHERE name = $2
 `
 
 type ScaleDeploymentParams struct {
@@ -860,7 +925,7 @@ func (q *Queries) SeeDeploymentOperations(ctx context.Context, subject string) (
 }
 
 const viewDeployments = `-- name: ViewDeployments :many
-SELECT d.name, d.uid, d.next_uid, d.project, d.state, d.reason, d.message, d.since, d.target, d.last_revision, d.revision, d.process_version, d.began, d.began_version, d.attempts, d.crashes, d.next_attempt, d.conditions, d.awaited, d.wake_at, d.entity_run, d.updated_at, d.seen_at, d.owed, d.last_version, d.from_version, coalesce(v.generation, 0)::bigint AS generation, coalesce(v.definition, ''::bytea)::bytea AS definition, coalesce(v.least, 0)::integer AS least,
+SELECT d.name, d.uid, d.next_uid, d.project, d.state, d.reason, d.message, d.since, d.target, d.last_revision, d.revision, d.process_version, d.began, d.began_version, d.attempts, d.crashes, d.next_attempt, d.conditions, d.awaited, d.wake_at, d.entity_run, d.updated_at, d.seen_at, d.owed, d.last_version, d.from_version, d.scaled, coalesce(v.generation, 0)::bigint AS generation, coalesce(v.definition, ''::bytea)::bytea AS definition, coalesce(v.least, 0)::integer AS least,
        coalesce((SELECT x.generation FROM deployment_revisions x WHERE x.deployment = d.name AND x.uid = d.uid ORDER BY x.revision DESC LIMIT 1), 0)::bigint AS released_generation,
        c.starting, c.healthy, c.routable, c.unhealthy, c.terminating, c.unheard, c.older
 FROM deployments d
@@ -929,6 +994,7 @@ func (q *Queries) ViewDeployments(ctx context.Context, names []string) ([]ViewDe
 			&i.Deployment.Owed,
 			&i.Deployment.LastVersion,
 			&i.Deployment.FromVersion,
+			&i.Deployment.Scaled,
 			&i.Generation,
 			&i.Definition,
 			&i.Least,

@@ -222,6 +222,7 @@ type Deployment struct {
 	Owed           int32
 	LastVersion    int64
 	FromVersion    int64
+	Scaled         bool
 }
 
 type DeploymentHistory struct {

@@ -305,10 +305,10 @@ func (q *Queries) InsertReplicaLog(ctx context.Context, arg InsertReplicaLogPara
 
 const insertReplicas = `-- name: InsertReplicas :exec
 INSERT INTO replicas (id, deployment, uid, node, site, revision, process_version, definition, cpu, memory, gpus, fixed_ports,
-                      stop_seconds, state, listed, created_at, since)
+                      stop_seconds, state, listed, created_at, since, terms_revision)
 SELECT u.id, $1, $2, u.node, n.site, $3, $4, $5, $6, $7, $8, $9::integer[],
-       $10, 'STARTING', s.version, $11, $11
-FROM (SELECT unnest($12::text[]) AS id, unnest($13::text[]) AS node) u
+       $10, 'STARTING', s.version, $11, $11, CASE WHEN $12::boolean THEN $3::bigint END
+FROM (SELECT unnest($13::text[]) AS id, unnest($14::text[]) AS node) u
 JOIN nodes n ON n.name = u.node JOIN node_sets s ON s.node = u.node
 `
 
@@ -324,6 +324,7 @@ type InsertReplicasParams struct {
 	FixedPorts     []int32
 	StopSeconds    int32
 	At             time.Time
+	Amended        bool
 	Ids            []string
 	Nodes          []string
 }
@@ -342,6 +343,7 @@ func (q *Queries) InsertReplicas(ctx context.Context, arg InsertReplicasParams) 
 		arg.FixedPorts,
 		arg.StopSeconds,
 		arg.At,
+		arg.Amended,
 		arg.Ids,
 		arg.Nodes,
 	)

@@ -113,7 +113,7 @@ func (q *Queries) ActiveRollouts(ctx context.Context, names []string) ([]Rollout
 const adoptRevision = `-- name: AdoptRevision :one
 UPDATE deployments SET revision = $1, process_version = $2, began = $1, began_version = $2,
     from_version = CASE WHEN revision = $1 THEN $2 ELSE from_version END, updated_at = now()
-WHERE name = $3 RETURNING name, uid, next_uid, project, state, reason, message, since, target, last_revision, revision, process_version, began, began_version, attempts, crashes, next_attempt, conditions, awaited, wake_at, entity_run, updated_at, seen_at, owed, last_version, from_version
+WHERE name = $3 RETURNING name, uid, next_uid, project, state, reason, message, since, target, last_revision, revision, process_version, began, began_version, attempts, crashes, next_attempt, conditions, awaited, wake_at, entity_run, updated_at, seen_at, owed, last_version, from_version, scaled
 `
 
 type AdoptRevisionParams struct {
@@ -153,6 +153,7 @@ func (q *Queries) AdoptRevision(ctx context.Context, arg AdoptRevisionParams) (D
 		&i.Owed,
 		&i.LastVersion,
 		&i.FromVersion,
+		&i.Scaled,
 	)
 	return i, err
 }
@@ -397,7 +398,7 @@ func (q *Queries) MoveRollout(ctx context.Context, arg MoveRolloutParams) error 
 const raiseStable = `-- name: RaiseStable :one
 UPDATE deployments SET target = coalesce((SELECT r.from_target FROM rollouts r WHERE r.deployment = deployments.name AND r.ended_at IS NULL), target),
     process_version = greatest(last_version, process_version) + 1, began_version = greatest(last_version, process_version) + 1, last_version = greatest(last_version, process_version) + 1, updated_at = now()
-WHERE name = $1 RETURNING name, uid, next_uid, project, state, reason, message, since, target, last_revision, revision, process_version, began, began_version, attempts, crashes, next_attempt, conditions, awaited, wake_at, entity_run, updated_at, seen_at, owed, last_version, from_version
+WHERE name = $1 RETURNING name, uid, next_uid, project, state, reason, message, since, target, last_revision, revision, process_version, began, began_version, attempts, crashes, next_attempt, conditions, awaited, wake_at, entity_run, updated_at, seen_at, owed, last_version, from_version, scaled
 `
 
 // The stable revision gets a version above that of the one that it comes back from; what runs of it stays. The
@@ -432,6 +433,7 @@ func (q *Queries) RaiseStable(ctx context.Context, name string) (Deployment, err
 		&i.Owed,
 		&i.LastVersion,
 		&i.FromVersion,
+		&i.Scaled,
 	)
 	return i, err
 }

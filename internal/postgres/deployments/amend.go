@@ -18,7 +18,10 @@ func runningSpecs(ctx context.Context, q *db.Queries, names ...string) (map[stri
 	rows, err := q.RunningSpecs(ctx, names)
 	out := make(map[string]fleet.RunningSpec, len(rows))
 	for _, r := range rows {
-		out[r.Name] = fleet.RunningSpec{UID: r.Uid, Spec: r.Spec, Definition: postgres.HashText(r.Definition), Target: int(r.Target)}
+		out[r.Name] = fleet.RunningSpec{
+			UID: r.Uid, Spec: r.Spec, Definition: postgres.HashText(r.Definition), Target: int(r.Target),
+			Applied: fleet.AppliedSpec{Spec: r.Applied, Definition: postgres.HashText(r.AppliedDefinition)},
+		}
 	}
 	return out, postgres.Failed("read what runs", err)
 }
@@ -38,6 +41,11 @@ func (w *deploymentWork) changes(ctx context.Context, p DeploymentPut) ([]fleet.
 	}
 	if r.Definition != p.Definition.Hash {
 		if r.Body, err = readSmall(ctx, w.q, r.Definition); err != nil {
+			return nil, err
+		}
+	}
+	if a := &r.Applied; a.Definition != r.Definition && a.Definition != p.Definition.Hash {
+		if a.Body, err = readSmall(ctx, w.q, a.Definition); err != nil {
 			return nil, err
 		}
 	}

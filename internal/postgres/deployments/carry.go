@@ -331,7 +331,7 @@ func (c *carrying) create(ctx context.Context) error {
 	p := db.InsertReplicasParams{
 		Deployment: c.row.Name, Uid: c.row.Uid, Revision: c.of.revision.Revision, ProcessVersion: c.of.version, Definition: c.of.revision.Definition,
 		Cpu: t.Resources.CPU, Memory: t.Resources.Memory, Gpus: postgres.WaveNumber(t.Resources.GPUs), FixedPorts: []int32{}, StopSeconds: postgres.WaveNumber(t.StopSeconds),
-		At: c.seen.At,
+		At: c.seen.At, Amended: t.Amended,
 	}
 	for _, port := range t.Ports {
 		p.FixedPorts = append(p.FixedPorts, postgres.WaveNumber(port))

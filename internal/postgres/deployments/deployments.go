@@ -49,6 +49,8 @@ type terms struct {
 	Resources     fleet.Resources `json:"resources"`
 	// Replica is what running replicas obey of it that were created by an earlier release.
 	Replica fleet.ReplicaTerms `json:"replica,omitzero"`
+	// Amended is set if its own replicas obey it as well: their definition says something else.
+	Amended bool `json:"amended,omitempty"`
 }
 
 const (
@@ -58,10 +60,18 @@ const (
 
 // termsOf reads them from a definition.
 func termsOf(definition []byte) (terms, error) {
-	var d fleet.Definition
-	if err := json.Unmarshal(definition, &d); err != nil {
-		return terms{}, &fleet.Error{Kind: fleet.Invalid, Message: "the definition is no JSON", Field: "definition", Err: err}
+	d, err := readDefinition(definition)
+	return termsIn(d), err
+}
+
+func readDefinition(text []byte) (d fleet.Definition, err error) {
+	if err := json.Unmarshal(text, &d); err != nil {
+		return d, &fleet.Error{Kind: fleet.Invalid, Message: "the definition is no JSON", Field: "definition", Err: err}
 	}
+	return d, nil
+}
+
+func termsIn(d fleet.Definition) terms {
 	t := terms{Driver: d.Driver, StartupSeconds: defaultStartupSeconds, StopSeconds: d.StopSeconds, Resources: d.Resources, Replica: d.Terms()}
 	if d.Startup != nil && d.Startup.Deadline > 0 {
 		t.StartupSeconds = d.Startup.Deadline
@@ -89,7 +99,7 @@ func termsOf(definition []byte) (terms, error) {
 			t.Ports = append(t.Ports, p.Port)
 		}
 	}
-	return t, nil
+	return t
 }
 
 // readiness reports whether only nodes that run readiness checks may have replicas of it.

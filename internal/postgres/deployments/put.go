@@ -185,28 +185,33 @@ func (w *deploymentWork) release(ctx context.Context, p DeploymentPut) (*postgre
 	if err != nil {
 		return nil, err
 	}
-	t, err := termsOf(body)
-	if err != nil {
-		return nil, err
-	}
-	kept, err := json.Marshal(t)
-	if err != nil {
-		return nil, postgres.Failed("write the terms of a revision", err)
-	}
 	how, err := w.way(ctx, p, last, body)
 	if err != nil {
 		return nil, err
 	}
+	is, err := w.contentOf(ctx, p, how, body)
+	if err != nil {
+		return nil, err
+	}
+	kept, err := json.Marshal(is.terms)
+	if err != nil {
+		return nil, postgres.Failed("write the terms of a revision", err)
+	}
 	r := db.InsertDeploymentRevisionParams{
 		Deployment: w.row.Name, Revision: w.row.LastRevision + 1, Uid: w.object.UID, Project: string(w.object.Project), Generation: w.object.Generation,
-		ProcessVersion: how.version, Spec: w.object.Spec, Terms: kept, Definition: postgres.HashBytes(p.Definition.Hash), Object: how.object,
+		ProcessVersion: how.version, Spec: is.spec, Terms: kept, Definition: postgres.HashBytes(is.definition), Object: how.object,
 		CreatedBy: p.Actor, Reason: p.Reason,
 	}
 	if err := w.q.InsertDeploymentRevision(ctx, r); err != nil {
 		return nil, postgres.Failed("store the revision", err)
 	}
-	if err := w.take(ctx, how, r, t); err != nil {
+	if err := w.take(ctx, how, r, is.terms); err != nil {
 		return nil, err
+	}
+	if how.idle = is.idle; how.pends {
+		if err := w.pend(ctx, p, r, body); err != nil {
+			return nil, err
+		}
 	}
 	return w.released(ctx, p, r, how)
 }
@@ -247,7 +252,7 @@ func (w *deploymentWork) openOf(ctx context.Context, kind fleet.OperationKind, r
 func (w *deploymentWork) released(ctx context.Context, p DeploymentPut, r db.InsertDeploymentRevisionParams, how way) (*postgres.Operation, error) {
 	bounds := p.Spec.Replicas
 	target := int(w.row.Target)
-	if w.row.Revision == 0 || w.row.Uid != r.Uid {
+	if w.row.Revision == 0 && !w.row.Scaled || w.row.Uid != r.Uid {
 		target = bounds.Initial
 	}
 	target = min(max(target, bounds.Min), bounds.Max)
@@ -270,9 +275,11 @@ func (w *deploymentWork) released(ctx context.Context, p DeploymentPut, r db.Ins
 	if err != nil {
 		return nil, err
 	}
-	return w.open(ctx, p.Door, postgres.NewOperation{
-		Kind: fleet.OperationConverge, Revision: r.Revision, ProcessVersion: r.ProcessVersion, Target: target,
-	})
+	o := postgres.NewOperation{Kind: fleet.OperationConverge, Revision: r.Revision, ProcessVersion: r.ProcessVersion, Target: target}
+	if how.idle {
+		return w.openIdle(ctx, p.Door, o)
+	}
+	return w.open(ctx, p.Door, o)
 }
 
 func releaseMessage(revision int64, why string) string {

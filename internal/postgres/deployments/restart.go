@@ -25,7 +25,8 @@ func (w *deploymentWork) restart(ctx context.Context, t DeploymentTurn, o *postg
 		o.ProcessVersion = 0
 		return w.write(ctx, w.row.Uid, historyLine{reason: "restart_waits", message: withReason(fmt.Sprintf("for the end of rollout %d", active.Number), t.Reason), actor: t.Actor})
 	}
-	o.ProcessVersion, err = w.beginRestart(ctx, t)
+	begun, err := w.beginRestart(ctx, t)
+	o.Kind, o.Revision, o.ProcessVersion = begun.Kind, begun.Revision, begun.ProcessVersion
 	return err
 }
 
@@ -33,19 +34,33 @@ func (w *deploymentWork) mayStopFirst() bool {
 	return fleet.DeploymentState(w.row.State) == fleet.DeploymentRunning && w.row.Target > 0
 }
 
-// beginRestart gives the process version of the replicas to come. To stop first is a rollout of the same revision.
-func (w *deploymentWork) beginRestart(ctx context.Context, t DeploymentTurn) (version int64, err error) {
-	now := w.row
-	if t.StopFirst {
-		version, err = w.recreate(ctx)
-	} else {
-		version, err = w.q.RestartDeployment(ctx, w.row.Name)
-		now.ProcessVersion = version
+// beginRestart has what waits for a restart rolled out, or the replicas replaced, and gives what to wait for. To stop first is a
+// rollout of the same revision.
+func (w *deploymentWork) beginRestart(ctx context.Context, t DeploymentTurn) (postgres.NewOperation, error) {
+	o := postgres.NewOperation{Kind: fleet.OperationRestart, Revision: w.row.Revision, StopFirst: t.StopFirst}
+	last, err := w.newest(ctx, w.row.Uid)
+	if err != nil {
+		return o, err
+	}
+	what := ""
+	switch {
+	case w.pending(last):
+		o.Kind, what = fleet.OperationConverge, fmt.Sprintf(", of revision %d", last.Revision)
+		err = w.rollAgain(ctx, nil, last.Revision, &o)
+	case t.StopFirst:
+		o.ProcessVersion, err = w.recreate(ctx)
+	default:
+		o.ProcessVersion, err = w.q.RestartDeployment(ctx, w.row.Name)
 	}
 	if err != nil {
-		return 0, postgres.Failed("raise the process version", err)
+		return o, postgres.Failed("raise the process version", err)
 	}
-	return version, w.turned(ctx, now, historyLine{reason: "restarted", message: withReason(fmt.Sprintf("process version %d", version), t.Reason), actor: t.Actor})
+	now, err := w.q.LockDeployment(ctx, w.row.Name)
+	if err != nil {
+		return o, postgres.Failed("read the deployment", err)
+	}
+	line := historyLine{reason: "restarted", message: withReason(fmt.Sprintf("process version %d%s", o.ProcessVersion, what), t.Reason), actor: t.Actor}
+	return o, w.turned(ctx, now, line)
 }
 
 func (w *deploymentWork) recreate(ctx context.Context) (int64, error) {
@@ -82,16 +97,16 @@ func (w *deploymentWork) beginWaiting(ctx context.Context) error {
 		return err
 	}
 	t.StopFirst = t.StopFirst && w.mayStopFirst()
-	version, err := w.beginRestart(ctx, t)
+	begun, err := w.beginRestart(ctx, t)
 	if err != nil {
 		return err
 	}
-	limit, err := w.operationTerms(ctx, postgres.NewOperation{Kind: fleet.OperationRestart, Revision: w.row.Revision, ProcessVersion: version})
+	limit, err := w.operationTerms(ctx, begun)
 	if err != nil {
 		return err
 	}
 	if err := w.q.BeginRestarts(ctx, db.BeginRestartsParams{
-		Subject: w.subject(), Revision: w.row.Revision, ProcessVersion: version, Target: w.row.Target, Seconds: decide.OperationLimit(limit).Seconds(),
+		Subject: w.subject(), Revision: begun.Revision, ProcessVersion: begun.ProcessVersion, Target: w.row.Target, Seconds: decide.OperationLimit(limit).Seconds(),
 	}); err != nil {
 		return postgres.Failed("begin the restarts that waited", err)
 	}

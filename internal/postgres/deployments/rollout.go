@@ -188,6 +188,9 @@ func (w *deploymentWork) rollAgain(ctx context.Context, active *db.Rollout, revi
 	if err != nil {
 		return err
 	}
+	if o.StopFirst {
+		l.spec.Strategy.Type, l.spec.Strategy.Steps = fleet.StrategyRecreate, nil
+	}
 	o.Revision, o.ProcessVersion = revision, l.version
 	seen := w.releaseSeen(l.spec)
 	seen.WasStopped = own.spec.State == fleet.StateStopped

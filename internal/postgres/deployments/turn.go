@@ -46,6 +46,9 @@ func (w *deploymentWork) turn(ctx context.Context, t DeploymentTurn, out *postgr
 	if t.Kind == fleet.OperationDestroy {
 		return w.destroy(ctx, t, out)
 	}
+	if t.Kind == fleet.OperationScale && w.unreleased() {
+		return w.scaleUnreleased(ctx, t, out)
+	}
 	if err := w.mayTurn(); err != nil {
 		return err
 	}
@@ -62,6 +65,9 @@ func (w *deploymentWork) turn(ctx context.Context, t DeploymentTurn, out *postgr
 	out.Operation, err = w.open(ctx, t.Door, o)
 	return err
 }
+
+// unreleased reports whether the declaration stands, and nothing of it was ever released.
+func (w *deploymentWork) unreleased() bool { return !w.deleting() && w.row.Revision == 0 }
 
 // mayTurn refuses what nothing may be asked of but its end (S42).
 func (w *deploymentWork) mayTurn() error {
@@ -96,7 +102,7 @@ func (w *deploymentWork) convergeAgain(ctx context.Context, t DeploymentTurn, o 
 	if err != nil {
 		return err
 	}
-	if last != nil && last.Revision > w.row.Revision {
+	if last != nil && last.Revision > w.row.Revision && !w.pending(last) {
 		return w.rollAgain(ctx, active, last.Revision, o)
 	}
 	if fleet.DeploymentState(w.row.State) != fleet.DeploymentError {
@@ -111,9 +117,6 @@ func (w *deploymentWork) convergeAgain(ctx context.Context, t DeploymentTurn, o 
 
 // scale sets the target, within the bounds of the released revision (S28, S42).
 func (w *deploymentWork) scale(ctx context.Context, t DeploymentTurn, o *postgres.NewOperation) error {
-	if t.Replicas == nil {
-		return fleet.Errorf(fleet.Invalid, "replicas is required").At("/replicas")
-	}
 	active, err := w.activeRollout(ctx)
 	if err != nil {
 		return err
@@ -128,7 +131,18 @@ func (w *deploymentWork) scale(ctx context.Context, t DeploymentTurn, o *postgre
 	if err != nil {
 		return err
 	}
-	spec := l.spec
+	if err := w.scaleWithin(ctx, t, l.spec); err != nil {
+		return err
+	}
+	o.Target = *t.Replicas
+	return postgres.Failed("let the rollout follow", w.q.ScaledRollout(ctx, w.row.Name))
+}
+
+// scaleWithin sets the target within the bounds of a spec.
+func (w *deploymentWork) scaleWithin(ctx context.Context, t DeploymentTurn, spec fleet.DeploymentSpec) error {
+	if t.Replicas == nil {
+		return fleet.Errorf(fleet.Invalid, "replicas is required").At("/replicas")
+	}
 	if spec.State == fleet.StateStopped {
 		return fleet.Errorf(fleet.IllegalState, "deployment %s is stopped, so it cannot be scaled", w.row.Name).
 			WithHint(`start it first, with a PUT with "state": "started"; that restores its target`)
@@ -138,12 +152,8 @@ func (w *deploymentWork) scale(ctx context.Context, t DeploymentTurn, o *postgre
 		return fleet.Errorf(fleet.Invalid, "%d replicas requested; the bounds are %d to %d", n, bounds.Min, bounds.Max).At("/replicas").
 			WithHint("change the bounds with a PUT first")
 	}
-	o.Target = n
 	if err := w.q.ScaleDeployment(ctx, db.ScaleDeploymentParams{Target: postgres.WaveNumber(n), Name: w.row.Name}); err != nil {
 		return postgres.Failed("set the target", err)
-	}
-	if err := w.q.ScaledRollout(ctx, w.row.Name); err != nil {
-		return postgres.Failed("let the rollout follow", err)
 	}
 	line := historyLine{reason: "scaled", message: withReason(fmt.Sprintf("from %d to %d replicas", w.row.Target, n), t.Reason), actor: t.Actor}
 	now := w.row
@@ -215,20 +225,15 @@ func (w *deploymentWork) destroyUnreleased(ctx context.Context, t DeploymentTurn
 		return postgres.Failed("end the deployment", err)
 	}
 	line := historyLine{from: w.row.State, to: string(state), reason: "deleted", message: "it was never released", actor: t.Actor}
-	if err := w.write(ctx, w.row.Uid, line); err != nil || t.Door.Run == "" {
+	err := w.write(ctx, w.row.Uid, line)
+	if err != nil || t.Door.Run == "" {
 		return err
 	}
-	return w.tellOfEnd(ctx, t, out)
-}
-
-// tellOfEnd answers a door with an operation that has ended: the door finds it when it asks again, and
-// learns it from the answer (X13).
-func (w *deploymentWork) tellOfEnd(ctx context.Context, t DeploymentTurn, out *postgres.Started) (err error) {
 	out.Operation, err = w.insertEnded(ctx, t.Door, postgres.NewOperation{Kind: t.Kind}, fleet.OperationFinish{Reason: "destroyed", Message: "it was never released"})
 	return err
 }
 
-// insertEnded writes an operation that has succeeded, of which its door learns at once.
+// insertEnded writes an operation that has succeeded, of which its door learns at once (X13).
 func (w *deploymentWork) insertEnded(ctx context.Context, door postgres.Door, o postgres.NewOperation, how fleet.OperationFinish) (*postgres.Operation, error) {
 	op, err := w.insert(ctx, door, o)
 	if err != nil {
@@ -243,7 +248,9 @@ func (w *deploymentWork) insertEnded(ctx context.Context, door postgres.Door, o 
 	if err := w.q.DoorTold(ctx, id); err != nil {
 		return nil, postgres.Failed("record that the door was notified", err)
 	}
-	return postgres.OperationOfDoor(ctx, w.q, door)
+	row, err := w.q.GetOperation(ctx, id)
+	ended := postgres.OperationOf(row)
+	return &ended, postgres.Failed("read operation", err)
 }
 
 // RemoveReplica ends a replica by hand; another takes its place (S115). One that ends already is

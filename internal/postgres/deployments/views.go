@@ -24,7 +24,9 @@ type DeploymentView struct {
 	// other replicas run, else 0. Rollout is the one under way, nil without one. Redeclared says that another declaration waits for the end of this.
 	Revision, Deploying int64
 	Rollout             *Rollout
-	ProcessVersion      int64
+	// Pending is what waits for a restart, nil for nothing.
+	Pending        *PendingRestart
+	ProcessVersion int64
 	// Generation and Definition are those of Revision, Released is the generation that was released last.
 	Generation int64
 	Released   int64
@@ -63,6 +65,9 @@ func (s *Store) ViewDeployments(ctx context.Context, names ...string) (map[strin
 			return nil, err
 		}
 		out[r.Deployment.Name] = v
+	}
+	if err := s.addPending(ctx, names, out); err != nil {
+		return nil, err
 	}
 	return out, s.addRollouts(ctx, names, out)
 }

@@ -1,10 +1,10 @@
 package deployments
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
 
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -19,6 +19,8 @@ type way struct {
 	object  []byte
 	of      *db.DeploymentRevision // whose replicas stay, nil for none
 	active  *db.Rollout            // that it joins, or supersedes
+	pends   bool                   // what was declared waits for a restart; this release only amends what is applied
+	idle    bool                   // it does not even amend: its operation has nothing to wait for
 }
 
 // way looks at what runs, and has the way decided.
@@ -51,7 +53,16 @@ func (w *deploymentWork) way(ctx context.Context, p DeploymentPut, last *db.Depl
 		return how, err
 	}
 	seen.WasStopped = own.spec.State == fleet.StateStopped
-	how.ReleaseWay = decide.Release(seen)
+	applied := own
+	if seen.Rolling && !seen.Returning {
+		applied = next
+	}
+	if seen.NeedsRestart, err = w.needsRestart(ctx, p, applied.revision, body); err != nil {
+		return how, err
+	}
+	if how.ReleaseWay = decide.Release(seen); how.ReleaseWay == decide.ReleasePends {
+		how.pends, how.ReleaseWay = true, decide.Release(seen.Applied())
+	}
 	switch how.ReleaseWay {
 	case decide.ReleaseKeeps:
 		how.keep(own)
@@ -60,12 +71,12 @@ func (w *deploymentWork) way(ctx context.Context, p DeploymentPut, last *db.Depl
 		}
 	case decide.ReleaseJoins:
 		how.keep(next)
-	case decide.ReleaseRollsOut, decide.ReleaseAtOnce:
+	case decide.ReleaseRollsOut, decide.ReleaseAtOnce, decide.ReleasePends:
 	}
 	return how, nil
 }
 
-// keep has replicas of a revision stay.
+// keep sets the revision whose replicas stay.
 func (h *way) keep(l line) { h.version, h.object, h.of = l.version, objectOf(l.revision), l.revision }
 
 // releaseSeen is what a release of a spec finds, without what runs.
@@ -102,7 +113,11 @@ func objectOf(r *db.DeploymentRevision) []byte {
 // take has running replicas and rollouts follow a release.
 func (w *deploymentWork) take(ctx context.Context, how way, r db.InsertDeploymentRevisionParams, t terms) error {
 	if how.of != nil {
-		if err := w.amend(ctx, r, amendment{t, !bytes.Equal(how.of.Definition, r.Definition)}); err != nil {
+		was, err := keptTerms(how.of)
+		if err != nil {
+			return err
+		}
+		if err := w.amend(ctx, r, amendment{t, !reflect.DeepEqual(was, t)}); err != nil {
 			return err
 		}
 	}

@@ -72,3 +72,7 @@ CREATE UNLOGGED TABLE node_digests (
 -- ready_since is when it was unready last, NULL if it never was.
 ALTER TABLE replicas ADD COLUMN unready boolean NOT NULL DEFAULT false;
 ALTER TABLE replicas ADD COLUMN ready_since timestamptz;
+-- The newest revision, if it was released with process version 0, waits for a restart (docs/runtime.md).
+
+-- Somebody set the target: the first release keeps it (F18).
+ALTER TABLE deployments ADD COLUMN scaled boolean NOT NULL DEFAULT false;

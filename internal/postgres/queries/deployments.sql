@@ -17,14 +17,28 @@ SELECT * FROM deployment_revisions WHERE deployment = @deployment AND revision =
 SELECT * FROM deployment_revisions WHERE deployment = @deployment AND uid = @uid ORDER BY revision DESC LIMIT 1;
 
 -- What runs of some deployments: the release that most live replicas obey, the earlier of two; the last one if none lives.
+-- Applied is what is rolled out, or else the own revision.
 -- name: RunningSpecs :many
-SELECT d.name, d.uid, d.target, v.spec, v.definition FROM deployments d
+SELECT d.name, d.uid, d.target, v.spec, v.definition, a.spec AS applied, a.definition AS applied_definition FROM deployments d
 LEFT JOIN LATERAL (
     SELECT coalesce(r.terms_revision, r.revision) AS obeyed, count(*) AS replicas FROM replicas r
     WHERE r.deployment = d.name AND r.uid = d.uid AND r.ended_at IS NULL AND r.state <> 'TERMINATING'
     GROUP BY coalesce(r.terms_revision, r.revision) ORDER BY count(*) DESC, coalesce(r.terms_revision, r.revision) LIMIT 1) w ON true
 JOIN deployment_revisions v ON v.deployment = d.name AND v.revision = coalesce(w.obeyed, d.revision)
+JOIN deployment_revisions a ON a.deployment = d.name
+ AND a.revision = coalesce((SELECT o.to_revision FROM rollouts o WHERE o.deployment = d.name AND o.ended_at IS NULL AND o.state <> 'CANCELING'), d.revision)
 WHERE d.name = ANY(@names::text[]) ORDER BY d.name;
+
+-- What waits for a restart: the newest revision, which has no process version yet, and the one that is applied.
+-- name: PendingRestarts :many
+SELECT d.name, p.revision, p.spec, a.spec AS applied FROM deployments d
+JOIN deployment_revisions p ON p.deployment = d.name AND p.revision = d.last_revision AND p.uid = d.uid AND p.revision > d.revision AND p.process_version = 0
+JOIN deployment_revisions a ON a.deployment = d.name AND a.revision <> p.revision
+ AND a.revision = coalesce((SELECT o.to_revision FROM rollouts o WHERE o.deployment = d.name AND o.ended_at IS NULL AND o.state <> 'CANCELING'), d.revision)
+WHERE d.name = ANY(@names::text[]) ORDER BY d.name;
+
+-- name: NumberRevision :exec
+UPDATE deployments SET last_revision = @revision WHERE name = @name;
 
 -- name: InsertDeploymentRevision :exec
 INSERT INTO deployment_revisions (deployment, revision, uid, project, generation, process_version, spec, terms, definition, object, created_by, reason)
@@ -42,7 +56,7 @@ WHERE name = @name;
 UPDATE deployments SET next_uid = sqlc.narg(next_uid), updated_at = now() WHERE name = @name;
 
 -- name: ScaleDeployment :exec
-UPDATE deployments SET target = @target, updated_at = now() WHERE name = @name;
+UPDATE deployments SET target = @target, scaled = true, updated_at = now() WHERE name = @name;
 
 -- name: RestartDeployment :one
 UPDATE deployments SET process_version = greatest(last_version, process_version) + 1, from_version = greatest(last_version, process_version) + 1, last_version = greatest(last_version, process_version) + 1, updated_at = now()
@@ -71,7 +85,7 @@ WHERE name = @name;
 -- What was only written reads as when it is written for the first time.
 -- name: RedeclareDeployment :one
 UPDATE deployments SET uid = @uid, next_uid = NULL, project = @project, revision = @revision, process_version = @process_version,
-    target = @target, began = 0, began_version = 0, attempts = 0, crashes = 0, next_attempt = NULL, owed = 0, wake_at = NULL,
+    target = @target, scaled = false, began = 0, began_version = 0, attempts = 0, crashes = 0, next_attempt = NULL, owed = 0, wake_at = NULL,
     state = @state, reason = CASE WHEN @revision::bigint = 0 THEN '' ELSE 'redeclared' END, message = '', awaited = '', conditions = '[]', since = clock_timestamp(), updated_at = now()
 WHERE name = @name
 RETURNING *;

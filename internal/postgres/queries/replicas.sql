@@ -37,9 +37,9 @@ FROM (SELECT unnest(@nodes::text[]) AS node, unnest(@versions::bigint[]) AS vers
 -- They are of the time of the visit: what it decides by that time is compared with theirs.
 -- name: InsertReplicas :exec
 INSERT INTO replicas (id, deployment, uid, node, site, revision, process_version, definition, cpu, memory, gpus, fixed_ports,
-                      stop_seconds, state, listed, created_at, since)
+                      stop_seconds, state, listed, created_at, since, terms_revision)
 SELECT u.id, @deployment, @uid, u.node, n.site, @revision, @process_version, @definition, @cpu, @memory, @gpus, @fixed_ports::integer[],
-       @stop_seconds, 'STARTING', s.version, @at, @at
+       @stop_seconds, 'STARTING', s.version, @at, @at, CASE WHEN @amended::boolean THEN @revision::bigint END
 FROM (SELECT unnest(@ids::text[]) AS id, unnest(@nodes::text[]) AS node) u
 JOIN nodes n ON n.name = u.node JOIN node_sets s ON s.node = u.node;
 
