@@ -62,6 +62,19 @@ func health(edit func(*fleet.HealthCheck)) specEdit {
 	}
 }
 
+func asReady(s *fleet.DeploymentSpec) {
+	r := *s.Process.Health
+	s.Process.Readiness = &r
+}
+
+func readiness(edit func(*fleet.HealthCheck)) specEdit {
+	return func(s *fleet.DeploymentSpec) {
+		r := *s.Process.Readiness
+		edit(&r)
+		s.Process.Readiness = &r
+	}
+}
+
 func model(edit func(*fleet.ModelDefinition)) specEdit {
 	return func(s *fleet.DeploymentSpec) { edit(s.ModelDefinition) }
 }
@@ -81,23 +94,32 @@ var fieldEdits = map[string]fieldEdit{
 	"/process/files": {asProcess, func(s *fleet.DeploymentSpec) {
 		s.Process.Files = []fleet.ProcessFile{{Path: "a", Body: &fleet.Content{Kind: fleet.ContentArtifact, Hash: "a", Size: 3}}}
 	}},
-	"/process/ports":                      {asProcess, func(s *fleet.DeploymentSpec) { s.Process.Ports = []fleet.ProcessPort{{Name: "http"}} }},
-	"/process/health/type":                {asProcess, health(func(h *fleet.HealthCheck) { h.Type, h.Path = fleet.HealthTCP, "" })},
-	"/process/health/port":                {asProcess, health(func(h *fleet.HealthCheck) { h.Port = "admin" })},
-	"/process/health/path":                {asProcess, health(func(h *fleet.HealthCheck) { h.Path = "/up" })},
-	"/process/health/method":              {asProcess, health(func(h *fleet.HealthCheck) { h.Method = "HEAD" })},
-	"/process/health/expected_status":     {asProcess, health(func(h *fleet.HealthCheck) { h.ExpectedStatus = 204 })},
-	"/process/health/interval":            {asProcess, health(func(h *fleet.HealthCheck) { h.Interval = 30 })},
-	"/process/health/timeout":             {asProcess, health(func(h *fleet.HealthCheck) { h.Timeout = 1 })},
-	"/process/health/unhealthy_threshold": {asProcess, health(func(h *fleet.HealthCheck) { h.UnhealthyThreshold = 7 })},
-	"/process/health/healthy_threshold":   {asProcess, health(func(h *fleet.HealthCheck) { h.HealthyThreshold = 7 })},
-	"/process/startup/deadline":           {asProcess, func(s *fleet.DeploymentSpec) { s.Process.Startup = &fleet.Startup{Deadline: 99} }},
-	"/process/stopSeconds":                {asProcess, func(s *fleet.DeploymentSpec) { s.Process.StopSeconds = 9 }},
-	"/process/preStart":                   {asProcess, func(s *fleet.DeploymentSpec) { s.Process.PreStart = [][]string{{"true"}} }},
-	"/process/sharedMemory":               {asContainer, func(s *fleet.DeploymentSpec) { s.Process.SharedMemory = 1 << 20 }},
-	"/model":                              {asModel, func(s *fleet.DeploymentSpec) { s.Model = "two" }},
-	"/modelDefinition/name":               {asCustom, model(func(m *fleet.ModelDefinition) { m.Name = "n" })},
-	"/modelDefinition/model_path":         {asCustom, model(func(m *fleet.ModelDefinition) { m.ModelPath = "/n" })},
+	"/process/ports":                         {asProcess, func(s *fleet.DeploymentSpec) { s.Process.Ports = []fleet.ProcessPort{{Name: "http"}} }},
+	"/process/health/type":                   {asProcess, health(func(h *fleet.HealthCheck) { h.Type, h.Path = fleet.HealthTCP, "" })},
+	"/process/health/port":                   {asProcess, health(func(h *fleet.HealthCheck) { h.Port = "admin" })},
+	"/process/health/path":                   {asProcess, health(func(h *fleet.HealthCheck) { h.Path = "/up" })},
+	"/process/health/method":                 {asProcess, health(func(h *fleet.HealthCheck) { h.Method = "HEAD" })},
+	"/process/health/expected_status":        {asProcess, health(func(h *fleet.HealthCheck) { h.ExpectedStatus = 204 })},
+	"/process/health/interval":               {asProcess, health(func(h *fleet.HealthCheck) { h.Interval = 30 })},
+	"/process/health/timeout":                {asProcess, health(func(h *fleet.HealthCheck) { h.Timeout = 1 })},
+	"/process/health/unhealthy_threshold":    {asProcess, health(func(h *fleet.HealthCheck) { h.UnhealthyThreshold = 7 })},
+	"/process/health/healthy_threshold":      {asProcess, health(func(h *fleet.HealthCheck) { h.HealthyThreshold = 7 })},
+	"/process/readiness/type":                {asReady, readiness(func(r *fleet.HealthCheck) { r.Type, r.Path = fleet.HealthTCP, "" })},
+	"/process/readiness/port":                {asReady, readiness(func(r *fleet.HealthCheck) { r.Port = "admin" })},
+	"/process/readiness/path":                {asReady, readiness(func(r *fleet.HealthCheck) { r.Path = "/up" })},
+	"/process/readiness/method":              {asReady, readiness(func(r *fleet.HealthCheck) { r.Method = "HEAD" })},
+	"/process/readiness/expected_status":     {asReady, readiness(func(r *fleet.HealthCheck) { r.ExpectedStatus = 204 })},
+	"/process/readiness/interval":            {asReady, readiness(func(r *fleet.HealthCheck) { r.Interval = 30 })},
+	"/process/readiness/timeout":             {asReady, readiness(func(r *fleet.HealthCheck) { r.Timeout = 1 })},
+	"/process/readiness/unhealthy_threshold": {asReady, readiness(func(r *fleet.HealthCheck) { r.UnhealthyThreshold = 7 })},
+	"/process/readiness/healthy_threshold":   {asReady, readiness(func(r *fleet.HealthCheck) { r.HealthyThreshold = 7 })},
+	"/process/startup/deadline":              {asProcess, func(s *fleet.DeploymentSpec) { s.Process.Startup = &fleet.Startup{Deadline: 99} }},
+	"/process/stopSeconds":                   {asProcess, func(s *fleet.DeploymentSpec) { s.Process.StopSeconds = 9 }},
+	"/process/preStart":                      {asProcess, func(s *fleet.DeploymentSpec) { s.Process.PreStart = [][]string{{"true"}} }},
+	"/process/sharedMemory":                  {asContainer, func(s *fleet.DeploymentSpec) { s.Process.SharedMemory = 1 << 20 }},
+	"/model":                                 {asModel, func(s *fleet.DeploymentSpec) { s.Model = "two" }},
+	"/modelDefinition/name":                  {asCustom, model(func(m *fleet.ModelDefinition) { m.Name = "n" })},
+	"/modelDefinition/model_path":            {asCustom, model(func(m *fleet.ModelDefinition) { m.ModelPath = "/n" })},
 	"/modelDefinition/service/pre_start_actions": {asCustom, model(func(m *fleet.ModelDefinition) {
 		m.Service.PreStartActions = []fleet.ModelAction{{Action: "run_command", Args: map[string]any{"command": []any{"true"}}}}
 	})},
@@ -109,27 +131,32 @@ var fieldEdits = map[string]fieldEdit{
 	"/modelDefinition/service/health_check/max_wait_time":        {asCustom, modelCheck(func(h *fleet.ModelHealth) { h.MaxWaitTime = 1 })},
 	"/modelDefinition/service/health_check/expected_status_code": {asCustom, modelCheck(func(h *fleet.ModelHealth) { h.ExpectedStatusCode = 204 })},
 	"/modelDefinition/service/health_check/initial_delay":        {asCustom, modelCheck(func(h *fleet.ModelHealth) { h.InitialDelay = 9 })},
-	"/resources/cpu":              {asProcess, func(s *fleet.DeploymentSpec) { s.Resources.CPU = 2 }},
-	"/resources/memory":           {asProcess, func(s *fleet.DeploymentSpec) { s.Resources.Memory = 2 << 20 }},
-	"/resources/gpus":             {asProcess, func(s *fleet.DeploymentSpec) { s.Resources.GPUs = 1 }},
-	"/replicas/min":               {asProcess, func(s *fleet.DeploymentSpec) { s.Replicas.Min = 2 }},
-	"/replicas/max":               {asProcess, func(s *fleet.DeploymentSpec) { s.Replicas.Max = 9 }},
-	"/replicas/initial":           {asProcess, func(s *fleet.DeploymentSpec) { s.Replicas.Initial = 3 }},
-	"/placement/sites":            {asProcess, func(s *fleet.DeploymentSpec) { s.Placement.Sites = []fleet.SiteName{"a"} }},
-	"/placement/pools":            {asProcess, func(s *fleet.DeploymentSpec) { s.Placement.Pools = []fleet.PoolName{"a"} }},
-	"/placement/labels/":          {asProcess, func(s *fleet.DeploymentSpec) { s.Placement.Labels = map[string]string{"A": "b"} }},
-	"/placement/modules":          {asProcess, func(s *fleet.DeploymentSpec) { s.Placement.Modules = []string{"a"} }},
-	"/placement/spread":           {asProcess, func(s *fleet.DeploymentSpec) { s.Placement.Spread = fleet.SpreadNone }},
-	"/state":                      {func(s *fleet.DeploymentSpec) { s.State = fleet.StateStopped }, func(s *fleet.DeploymentSpec) { s.State = fleet.StateStarted }},
-	"/recovery/restarts":          {asProcess, func(s *fleet.DeploymentSpec) { s.Recovery.Restarts = 9 }},
-	"/recovery/resetSeconds":      {asProcess, func(s *fleet.DeploymentSpec) { s.Recovery.ResetSeconds = 9 }},
-	"/recovery/attempts":          {asProcess, func(s *fleet.DeploymentSpec) { s.Recovery.Attempts = 9 }},
-	"/recovery/attemptSeconds":    {asProcess, func(s *fleet.DeploymentSpec) { s.Recovery.AttemptSeconds = 9 }},
-	"/recovery/crashes":           {asProcess, func(s *fleet.DeploymentSpec) { s.Recovery.Crashes = 9 }},
-	"/recovery/crashSeconds":      {asProcess, func(s *fleet.DeploymentSpec) { s.Recovery.CrashSeconds = 9 }},
-	"/recovery/crashMaxSeconds":   {asProcess, func(s *fleet.DeploymentSpec) { s.Recovery.CrashMaxSeconds = 9999 }},
-	"/recovery/giveUp":            {asProcess, func(s *fleet.DeploymentSpec) { s.Recovery.GiveUp = 9 }},
-	"/recovery/lostSeconds":       {asProcess, func(s *fleet.DeploymentSpec) { s.Recovery.LostSeconds = 99 }},
+	"/resources/cpu":            {asProcess, func(s *fleet.DeploymentSpec) { s.Resources.CPU = 2 }},
+	"/resources/memory":         {asProcess, func(s *fleet.DeploymentSpec) { s.Resources.Memory = 2 << 20 }},
+	"/resources/gpus":           {asProcess, func(s *fleet.DeploymentSpec) { s.Resources.GPUs = 1 }},
+	"/replicas/min":             {asProcess, func(s *fleet.DeploymentSpec) { s.Replicas.Min = 2 }},
+	"/replicas/max":             {asProcess, func(s *fleet.DeploymentSpec) { s.Replicas.Max = 9 }},
+	"/replicas/initial":         {asProcess, func(s *fleet.DeploymentSpec) { s.Replicas.Initial = 3 }},
+	"/placement/sites":          {asProcess, func(s *fleet.DeploymentSpec) { s.Placement.Sites = []fleet.SiteName{"a"} }},
+	"/placement/pools":          {asProcess, func(s *fleet.DeploymentSpec) { s.Placement.Pools = []fleet.PoolName{"a"} }},
+	"/placement/labels/":        {asProcess, func(s *fleet.DeploymentSpec) { s.Placement.Labels = map[string]string{"A": "b"} }},
+	"/placement/modules":        {asProcess, func(s *fleet.DeploymentSpec) { s.Placement.Modules = []string{"a"} }},
+	"/placement/spread":         {asProcess, func(s *fleet.DeploymentSpec) { s.Placement.Spread = fleet.SpreadNone }},
+	"/state":                    {func(s *fleet.DeploymentSpec) { s.State = fleet.StateStopped }, func(s *fleet.DeploymentSpec) { s.State = fleet.StateStarted }},
+	"/recovery/restarts":        {asProcess, func(s *fleet.DeploymentSpec) { s.Recovery.Restarts = 9 }},
+	"/recovery/resetSeconds":    {asProcess, func(s *fleet.DeploymentSpec) { s.Recovery.ResetSeconds = 9 }},
+	"/recovery/attempts":        {asProcess, func(s *fleet.DeploymentSpec) { s.Recovery.Attempts = 9 }},
+	"/recovery/attemptSeconds":  {asProcess, func(s *fleet.DeploymentSpec) { s.Recovery.AttemptSeconds = 9 }},
+	"/recovery/crashes":         {asProcess, func(s *fleet.DeploymentSpec) { s.Recovery.Crashes = 9 }},
+	"/recovery/crashSeconds":    {asProcess, func(s *fleet.DeploymentSpec) { s.Recovery.CrashSeconds = 9 }},
+	"/recovery/crashMaxSeconds": {asProcess, func(s *fleet.DeploymentSpec) { s.Recovery.CrashMaxSeconds = 9999 }},
+	"/recovery/giveUp":          {asProcess, func(s *fleet.DeploymentSpec) { s.Recovery.GiveUp = 9 }},
+	"/recovery/lostSeconds":     {asProcess, func(s *fleet.DeploymentSpec) { s.Recovery.LostSeconds = 99 }},
+	"/strategy/type":            {asProcess, func(s *fleet.DeploymentSpec) { s.Strategy.Type = fleet.StrategyRecreate }},
+	"/strategy/steps": {asProcess, func(s *fleet.DeploymentSpec) {
+		s.Strategy.Type, s.Strategy.Steps = fleet.StrategyCanary, []fleet.CanaryStep{{Weight: 5}}
+	}},
+	"/strategy/pause_deadline":    {asProcess, func(s *fleet.DeploymentSpec) { s.Strategy.PauseDeadline = 9 }},
 	"/strategy/max_surge":         {asProcess, func(s *fleet.DeploymentSpec) { s.Strategy.MaxSurge = &fleet.Share{Count: 1} }},
 	"/strategy/max_unavailable":   {asProcess, func(s *fleet.DeploymentSpec) { s.Strategy.MaxUnavailable = &fleet.Share{Count: 1} }},
 	"/strategy/max_in_flight":     {asProcess, func(s *fleet.DeploymentSpec) { s.Strategy.MaxInFlight = 1 }},
@@ -144,6 +171,7 @@ var fieldEdits = map[string]fieldEdit{
 // renews are the fields of F5 and F41. These two types have different ports.
 var renews = []string{
 	"/type", "/process/ports", "/process/health/type", "/process/health/port", "/process/health/path", "/resources/memory",
+	"/process/readiness/type", "/process/readiness/port", "/process/readiness/path",
 	"/modelDefinition/service/port", "/modelDefinition/service/health_check/path",
 }
 

@@ -62,6 +62,9 @@ func AmendedSpec(applied, released json.RawMessage) (spec json.RawMessage, chang
 	}
 	for _, f := range specPaths {
 		path := strings.Split(strings.Trim(f.Field, "/"), "/")
+		if len(path) > 2 && valueAt(was, path[:len(path)-1]) == nil { // of a check that is not applied
+			continue
+		}
 		if value := valueAt(is, path); f.Path == PathInPlace && !reflect.DeepEqual(valueAt(was, path), value) {
 			setAt(was, path, value)
 			changed = true

@@ -15,6 +15,7 @@ func TestAmendedSpec(t *testing.T) {
 		"below":         {`{"process":{"stopSeconds":5,"image":"a"}}`, `{"process":{"stopSeconds":7,"image":"b"}}`, `{"process":{"stopSeconds":7,"image":"a"}}`},
 		"added":         {`{"process":{"image":"a"}}`, `{"process":{"image":"b"},"strategy":{"max_in_flight":2}}`, `{"process":{"image":"a"},"strategy":{"max_in_flight":2}}`},
 		"removed":       {`{"update":"versioned","secretEnv":["A"]}`, `{"update":"versioned"}`, `{"update":"versioned"}`},
+		"another check": {`{"process":{"image":"a"}}`, `{"process":{"image":"a","readiness":{"type":"tcp","interval":3}}}`, `{"process":{"image":"a"}}`},
 		"a map":         {`{"placement":{"labels":{"a":"1"}}}`, `{"placement":{"labels":{"b":"1"}}}`, `{"placement":{"labels":{"b":"1"}}}`},
 		"large numbers": {`{"resources":{"memory":1125899906842623}}`, `{"replicas":{"min":1}}`, `{"resources":{"memory":1125899906842623},"replicas":{"min":1}}`},
 		"a later build": {`{"shape":{"round":true}}`, `{"shape":{"round":false}}`, `{"shape":{"round":true}}`},
