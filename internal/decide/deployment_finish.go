@@ -36,7 +36,7 @@ func (c *deploymentCase) waitForReplicas() {
 			c.next(saidBy(r))
 		}
 	}
-	if c.waitsForReady() {
+	if c.waitsForReady() > 0 {
 		c.next(c.v.At.Add(stuckLimit))
 	}
 	for _, all := range [][]fleet.ReplicaSeen{c.v.good, c.v.stale} {
@@ -69,17 +69,21 @@ func (c *deploymentCase) awaited() string {
 	count(len(c.v.good)-len(c.v.starting())-c.v.healthy()-c.v.unsaidOf(c.v.good), "%d unhealthy replicas")
 	count(c.v.unsaidOf(c.v.good)+c.v.unsaidOf(c.v.useless), "reconnected nodes to report %d replicas")
 	count(len(c.v.ending)-len(c.plan.End)+len(c.plan.Terminate), "the end of %d replicas")
-	if c.waitsForReady() {
-		count(c.v.unready(), "%d replicas to be ready")
-	}
+	count(c.waitsForReady(), "%d replicas to be ready")
 	count(c.unheard(), "the nodes of %d replicas to reconnect")
 	return strings.Join(words, ", ")
 }
 
-// waitsForReady reports whether something happens only when replicas are ready: others end then. Without that, a replica that is
-// not ready changes nothing.
-func (c *deploymentCase) waitsForReady() bool {
-	return c.v.unready() > 0 && (c.rollout != nil || len(c.v.stale)+len(c.v.away) > 0)
+// waitsForReady counts the replicas for whose readiness others wait: those end then. Without others, a replica that is not
+// ready changes nothing.
+func (c *deploymentCase) waitsForReady() int {
+	switch {
+	case c.rollout != nil:
+		return c.v.unready()
+	case len(c.v.stale)+len(c.v.away) > 0:
+		return len(heard(c.v.good)) - len(routable(c.v.good))
+	}
+	return 0
 }
 
 // unheard counts replicas on disconnected nodes.

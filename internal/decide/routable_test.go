@@ -36,7 +36,7 @@ func TestUnreadyReplicas(t *testing.T) {
 			deployment(newer, target(1, 1), has(replica(1), replica(2, isNew))), "replacing", 0, "1", "2 of 1 replicas are healthy, 1 of them to be replaced", "the end of 1 replicas", false,
 		},
 		"old ones that are not ready end first": {
-			deployment(newer, target(2, 1), has(replica(1), replica(2, unready), replica(3, isNew))), "replacing", 1, "2", "3 of 2 replicas are healthy, 2 of them to be replaced, 1 not ready", "1 starting replicas, the end of 1 replicas, 1 replicas to be ready", false,
+			deployment(newer, target(2, 1), has(replica(1), replica(2, unready), replica(3, isNew))), "replacing", 1, "2", "3 of 2 replicas are healthy, 2 of them to be replaced, 1 not ready", "1 starting replicas, the end of 1 replicas", false,
 		},
 		"what is on a lost node waits too": {
 			deployment(target(1, 1), has(replica(1, unheard(time.Minute)), replica(2, unready))), "replacing", 0, "", "1 of 1 replicas are healthy, 1 not ready, 1 on nodes that are not connected", "1 replicas to be ready, the nodes of 1 replicas to reconnect", false,
