@@ -132,15 +132,7 @@ func (m *templateMesh) runs(selves ...fleet.RegionName) {
 			if peer == self {
 				continue
 			}
-			all.Go(func() {
-				for ctx.Err() == nil {
-					_, err := f.Follow(ctx, peer, "run", func(fleet.Followed) {})
-					if err != nil && ctx.Err() == nil && fleet.KindOf(err) != fleet.Stale {
-						m.t.Errorf("%s follows %s: %v", self, peer, err)
-						return
-					}
-				}
-			})
+			all.Go(func() { m.follows(ctx, f, self, peer) })
 		}
 	}
 	m.t.Cleanup(func() { cancel(); all.Wait() })
@@ -214,7 +206,7 @@ func (m *templateMesh) waiting(region fleet.RegionName) (n int64) {
 
 func (m *templateMesh) eventually(what string, so func() bool) {
 	m.t.Helper()
-	require.Eventually(m.t, so, 30*time.Second, 10*time.Millisecond, what)
+	require.Eventually(m.t, so, patience, 10*time.Millisecond, what)
 }
 
 // generation is that of a copied template here, 0 for none.
