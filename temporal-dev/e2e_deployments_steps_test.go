@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -291,18 +290,6 @@ func (d *service) pauseAll(t *testing.T, name string) (goOn func()) {
 	return goOn
 }
 
-// moves says that a thread of a process was not stopped yet; the signal reaches one after the other.
-func moves(t *testing.T, pid int) bool {
-	t.Helper()
-	stats, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
-	require.NoError(t, err)
-	return slices.ContainsFunc(stats, func(path string) bool {
-		stat, err := os.ReadFile(path)
-		after := bytes.LastIndexByte(stat, ')')
-		return err == nil && after+2 < len(stat) && !bytes.ContainsRune([]byte("TZX"), rune(stat[after+2]))
-	})
-}
-
 // newOne waits for a replica that came after others, and is as it should be.
 func (d *service) newOne(t *testing.T, what string, before []fleet.ReplicaID, so func(api.Replica) bool) (one api.Replica) {
 	t.Helper()
@@ -375,7 +362,7 @@ func (d *service) guardianPausedStarting(t *testing.T) {
 	d.restartedWhile(t, func(_ api.Operation, before []fleet.ReplicaID) {
 		one := d.newOne(t, "one starts", before, starting)
 		guardian := d.guards(t, one)
-		require.NoError(t, syscall.Kill(guardian, syscall.SIGSTOP))
+		standStill(t, guardian)
 		start()
 		d.newOne(t, "it is healthy", before, func(r api.Replica) bool { return r.ID == one.ID && r.State == fleet.ReplicaHealthy })
 		require.NoError(t, syscall.Kill(guardian, syscall.SIGCONT))

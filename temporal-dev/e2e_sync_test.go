@@ -158,7 +158,7 @@ func (s *stack) killedInSilence(t *testing.T) {
 	r := d.deploy(t)[0]
 	guard := d.guards(t, r)
 	s.drifts(t, "a silent kill", map[string]int{"missing": 1}, func() {
-		require.NoError(t, syscall.Kill(guard, syscall.SIGSTOP))
+		standStill(t, guard)
 		kill9(t, r.PID)
 		d.until(t, "it is replaced", func(all []api.Replica) error {
 			if len(all) != 1 || all[0].ID == r.ID || !allHealthy(all) {
