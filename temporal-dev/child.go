@@ -78,6 +78,10 @@ const failpointsVariable = "HOLDFAST_FAILPOINTS"
 // use it.
 const linksVariable = "HOLDFAST_MORE_LINKS"
 
+// runtimeVariable is how often deployments and nodes are compared, for tests that wait for many comparisons; only tests
+// use it.
+const runtimeVariable = "HOLDFAST_RUNTIME_EVERY"
+
 // traceVariable is OpenTelemetry's own name for where traces go.
 const traceVariable = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
@@ -100,6 +104,9 @@ func (p pace) timing() region.Timing {
 		t.Link.HeartbeatEvery, t.Link.HeartbeatTimeout = lasts/3, lasts
 		t.Link.StreamRequired = max(t.Link.StreamRequired, 2*lasts)
 		t.Failover = max(t.Failover, 10*lasts)
+	}
+	if every, err := time.ParseDuration(os.Getenv(runtimeVariable)); err == nil {
+		t.Runtime = every
 	}
 	return t
 }

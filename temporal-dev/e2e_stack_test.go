@@ -310,10 +310,12 @@ func (s *stack) killThen(t *testing.T, name string, then func()) {
 func (s *stack) signal(t *testing.T, name string, sig syscall.Signal) {
 	t.Helper()
 	pid := s.pid(t, name)
-	require.NoError(t, syscall.Kill(pid, sig))
 	if sig == syscall.SIGSTOP {
 		t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGCONT) })
+		standStill(t, pid)
+		return
 	}
+	require.NoError(t, syscall.Kill(pid, sig))
 }
 
 // arm has a child die at a step; the file is gone when it did.

@@ -33,7 +33,7 @@ var syncRounds = flag.Int("sync.rounds", 2, "rounds of ordinary life in which no
 // corrected in one pass; what nobody knows waits for an operator.
 func TestE2ESync(t *testing.T) {
 	t.Parallel()
-	s := startStack(t, 1)
+	s := startWith(t, 1, runtimeVariable+"=1s")
 	d := newService(t, s, "synced", 3)
 	d.deploy(t)
 	s.drifts(t, "nothing happened", nil, func() {})
@@ -158,7 +158,7 @@ func (s *stack) killedInSilence(t *testing.T) {
 	r := d.deploy(t)[0]
 	guard := d.guards(t, r)
 	s.drifts(t, "a silent kill", map[string]int{"missing": 1}, func() {
-		require.NoError(t, syscall.Kill(guard, syscall.SIGSTOP))
+		standStill(t, guard)
 		kill9(t, r.PID)
 		d.until(t, "it is replaced", func(all []api.Replica) error {
 			if len(all) != 1 || all[0].ID == r.ID || !allHealthy(all) {
@@ -167,7 +167,7 @@ func (s *stack) killedInSilence(t *testing.T) {
 			return nil
 		})
 	})
-	require.False(t, alive(guard))
+	waitFor(t, "its guardian ends too", func(context.Context) error { return unless(!alive(guard)) })
 	d.destroy(t)
 }
 
@@ -193,7 +193,7 @@ func (d *service) forgottenByItsNode(t *testing.T) {
 			return nil
 		})
 	})
-	require.False(t, alive(r.PID), "and not twice")
+	waitFor(t, "and not twice", func(context.Context) error { return unless(!alive(r.PID)) })
 }
 
 // rowsChanged: the row of a replica is changed in Postgres.

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -49,7 +50,7 @@ func TestMain(m *testing.M) {
 	}
 	flag.Parse()
 	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue {
-		_ = flag.Set("test.parallel", strconv.Itoa(runtime.GOMAXPROCS(0)*5/2)) // most of a region's test is waiting
+		_ = flag.Set("test.parallel", strconv.Itoa(runtime.GOMAXPROCS(0)*3)) // most of a region's test is waiting
 	}
 	os.Exit(m.Run())
 }
@@ -126,6 +127,25 @@ func alive(pid int) bool {
 	}
 	after := bytes.LastIndexByte(stat, ')')
 	return after >= 0 && after+2 < len(stat) && stat[after+2] != 'Z'
+}
+
+// standStill pauses a process. The signal reaches its threads one after the other: until then it goes on.
+func standStill(t *testing.T, pid int) {
+	t.Helper()
+	require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
+	eventually(t, "it stands still", func() bool { return !moves(t, pid) })
+}
+
+// moves says that a thread of a process was not stopped yet.
+func moves(t *testing.T, pid int) bool {
+	t.Helper()
+	stats, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	require.NoError(t, err)
+	return slices.ContainsFunc(stats, func(path string) bool {
+		stat, err := os.ReadFile(path)
+		after := bytes.LastIndexByte(stat, ')')
+		return err == nil && after+2 < len(stat) && !bytes.ContainsRune([]byte("TZX"), rune(stat[after+2]))
+	})
 }
 
 // privateDir is a directory below one that only its owner, another user, may enter.

@@ -83,12 +83,12 @@ func (s *stack) putTraced(t *testing.T, trace, instance string) {
 // X22: a delivery is one trace, from the HTTP request through workflow, activity and node,
 // and back to the fetch; also when somebody else than the request had to wake the entity.
 func TestTrace(t *testing.T) {
+	t.Parallel()
 	realOnly(t)
 	seen := &spans{all: map[string]map[string]bool{}}
 	endpoint := httptest.NewServer(seen)
 	t.Cleanup(endpoint.Close)
-	t.Setenv(traceVariable, endpoint.URL)
-	st := startStack(t, 1)
+	st := startWith(t, 1, traceVariable+"="+endpoint.URL)
 	whole := func(trace string) func(context.Context) error {
 		return func(context.Context) error {
 			return seen.has(trace,

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/api"
@@ -235,28 +236,73 @@ func (d *service) fails(t *testing.T, name string) (heal func()) {
 }
 
 // least watches how many replicas are healthy until the function that it returns is called, which
-// gives the fewest.
-func (d *service) least(t *testing.T) (stop func() int) {
+// gives the fewest. One that was lost with a fallen node counts until another is healthy in its place.
+func (d *service) least(t *testing.T) (stop func(fallen ...string) int) {
 	t.Helper()
-	done, result := make(chan struct{}), make(chan int)
+	done, result := make(chan struct{}), make(chan []tally)
 	go func() {
-		fewest := 1 << 20
+		var all []tally
+		well := map[string]bool{}
 		tick := time.NewTicker(20 * time.Millisecond)
 		defer tick.Stop()
 		for {
 			select {
 			case <-done:
-				result <- fewest
+				result <- all
 				return
 			case <-tick.C:
 			}
-			n, err := d.count(t.Context(), `SELECT count(*) FROM replicas WHERE deployment = $1 AND state = 'HEALTHY'`, d.name)
-			if err == nil {
-				fewest = min(fewest, int(n))
+			if now, err := d.tally(t.Context(), well); err == nil {
+				all = append(all, now)
 			}
 		}
 	}()
-	return func() int { close(done); return <-result }
+	return func(fallen ...string) int { close(done); return fewestOf(<-result, fallen) }
+}
+
+func fewestOf(all []tally, fallen []string) int {
+	fewest, healthy, lost, missing := 1<<20, 0, 0, 0
+	for _, now := range all {
+		gone := 0
+		for _, node := range now.lost {
+			if slices.Contains(fallen, node) {
+				gone++
+			}
+		}
+		more := max(0, gone-lost)
+		came := max(0, now.healthy-(healthy-more))
+		missing = min(max(0, missing+more-came), gone)
+		fewest = min(fewest, now.healthy+missing)
+		healthy, lost = now.healthy, gone
+	}
+	return fewest
+}
+
+// tally is how many replicas are healthy at an instant, and the nodes of those that were until their nodes were lost.
+type tally struct {
+	healthy int
+	lost    []string
+}
+
+func (d *service) tally(ctx context.Context, well map[string]bool) (now tally, err error) {
+	rows, err := d.pg.Query(ctx, `SELECT id, node, state = 'HEALTHY' AS healthy FROM replicas
+		WHERE deployment = $1 AND (state = 'HEALTHY' OR state = 'UNHEALTHY' AND reason = 'node_lost')`, d.name)
+	if err != nil {
+		return now, err
+	}
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[struct {
+		ID, Node string
+		Healthy  bool
+	}])
+	for _, r := range all {
+		switch {
+		case r.Healthy:
+			now.healthy, well[r.ID] = now.healthy+1, true
+		case well[r.ID]:
+			now.lost = append(now.lost, r.Node)
+		}
+	}
+	return now, err
 }
 
 // decisions are the reasons of what became of the deployment, oldest first.
@@ -276,4 +322,24 @@ func ids(all []api.Replica) (out []fleet.ReplicaID) {
 	}
 	slices.Sort(out)
 	return out
+}
+
+// What a fallen node took along is no fault of the region, but ending another before it was replaced is.
+func TestFewest(t *testing.T) {
+	t.Parallel()
+	on := func(healthy int, lost ...string) tally { return tally{healthy, lost} }
+	for name, c := range map[string]struct {
+		all  []tally
+		want int
+	}{
+		"nothing is lost":           {[]tally{on(2), on(3), on(2)}, 2},
+		"one is ended too soon":     {[]tally{on(2), on(1), on(2)}, 1},
+		"one is lost and replaced":  {[]tally{on(2), on(1, "a"), on(2, "a"), on(3, "a"), on(2)}, 2},
+		"lost with another node":    {[]tally{on(2), on(1, "b"), on(2)}, 1},
+		"and one is ended for it":   {[]tally{on(2), on(1, "a"), on(2, "a"), on(1, "a"), on(2)}, 1},
+		"one is ended with the one": {[]tally{on(2), on(0, "a"), on(1, "a"), on(2)}, 1},
+		"it comes back":             {[]tally{on(2), on(1, "a"), on(2), on(1), on(2)}, 1},
+	} {
+		require.Equal(t, c.want, fewestOf(c.all, []string{"a"}), name)
+	}
 }

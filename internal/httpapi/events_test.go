@@ -53,12 +53,15 @@ func (r *region) stream(token, path string, headers ...string) *stream {
 	return s
 }
 
+// patience is how long a test waits for what has to come.
+const patience = time.Minute
+
 func (s *stream) next() api.Event {
 	s.t.Helper()
 	select {
 	case e := <-s.events:
 		return e
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		s.t.Fatal("no event")
 		return api.Event{}
 	}
@@ -79,7 +82,7 @@ func (r *region) settled(events int) {
 	r.t.Helper()
 	require.Eventually(r.t, func() bool {
 		return len(into[api.List[api.Event]](r.t, r.get("/api/v1/events")).Items) == events
-	}, 20*time.Second, 20*time.Millisecond)
+	}, patience, 20*time.Millisecond)
 }
 
 // X24
@@ -155,7 +158,7 @@ func TestEventStream(t *testing.T) {
 		t.Parallel()
 		r := setup(t)
 		req := r.request(r.viewer, http.MethodGet, "/api/v1/events", nil, "Accept", "text/event-stream")
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		resp, err := plain.Do(req.WithContext(ctx))
 		require.NoError(t, err)
@@ -255,7 +258,7 @@ func TestEventsNoLongerKept(t *testing.T) {
 			_, _, err := r.store.CollectPage(t.Context(), fleet.CollectEvents, fleet.DefaultRetention())
 			left := into[api.List[api.Event]](t, r.get("/api/v1/events")).Items
 			return err == nil && len(left) == 0
-		}, 20*time.Second, 20*time.Millisecond)
+		}, patience, 20*time.Millisecond)
 	}
 
 	t.Run("refuses to go on from before, and says how to", func(t *testing.T) {

@@ -249,7 +249,7 @@ func TestListenConnections(t *testing.T) {
 		select {
 		case id := <-heard:
 			require.Equal(t, connectionID(digit), string(id))
-		case <-time.After(10 * time.Second):
+		case <-time.After(patience):
 			require.Fail(t, "nothing was heard")
 		}
 	}

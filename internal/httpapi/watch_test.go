@@ -71,7 +71,7 @@ func (w *watched) next() api.WatchLine {
 	select {
 	case l := <-w.lines:
 		return l
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		w.t.Fatal("no line")
 		return api.WatchLine{}
 	}

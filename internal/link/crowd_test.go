@@ -65,7 +65,7 @@ func (c *crowded) asks(ctx context.Context, who, in string) <-chan error {
 		}
 		out <- err
 	}()
-	require.Eventually(c.t, func() bool { return c.count() > before || len(c.begun) > idle }, 10*time.Second, time.Millisecond)
+	require.Eventually(c.t, func() bool { return c.count() > before || len(c.begun) > idle }, time.Minute, time.Millisecond)
 	return out
 }
 
@@ -74,7 +74,7 @@ func (c *crowded) batch() []string {
 	select {
 	case all := <-c.begun:
 		return all
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		require.FailNow(c.t, "no batch began")
 		return nil
 	}
@@ -85,7 +85,7 @@ func (c *crowded) answered(out <-chan error) error {
 	select {
 	case err := <-out:
 		return err
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		require.FailNow(c.t, "no answer came")
 		return nil
 	}

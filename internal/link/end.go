@@ -52,6 +52,7 @@ type moves struct {
 	mu    sync.Mutex
 	ended map[*connection]fleet.ConnectionEvent
 	acked map[*connection]int
+	saves map[*connection]fleet.ConnectionEvent // ends being written
 	news  chan struct{}
 }
 
@@ -88,14 +89,35 @@ func (m *moves) take() (ended map[*connection]fleet.ConnectionEvent, acked map[*
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	ended, acked = m.ended, m.acked
-	m.ended, m.acked = map[*connection]fleet.ConnectionEvent{}, map[*connection]int{}
+	m.ended, m.acked, m.saves = map[*connection]fleet.ConnectionEvent{}, map[*connection]int{}, ended
 	return ended, acked
+}
+
+// written clears what take returned.
+func (m *moves) written() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.saves = nil
+}
+
+// unwritten returns the connections that have ended, but whose rows may not have.
+func (m *moves) unwritten() map[fleet.ConnectionID]bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := map[fleet.ConnectionID]bool{}
+	for _, some := range []map[*connection]fleet.ConnectionEvent{m.ended, m.saves} {
+		for c := range some {
+			all[c.id] = true
+		}
+	}
+	return all
 }
 
 // putBack returns moves that could not be written; newer ones win.
 func (m *moves) putBack(ended map[*connection]fleet.ConnectionEvent, acked map[*connection]int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.saves = nil
 	for c, on := range ended {
 		m.ended[c] = on
 	}
@@ -145,6 +167,7 @@ func (s *Server) saveOnce(ctx context.Context) {
 		s.moves.putBack(ended, acked)
 		return
 	}
+	s.moves.written()
 	for c := range ended {
 		close(c.saved)
 		s.turned(c.node)

@@ -298,6 +298,50 @@ func TestHalfARegistration(t *testing.T) {
 	r.ends(string(made.ID), fleet.StreamFailed)
 }
 
+// busy is a store whose moves of connections have to wait.
+type busy struct {
+	link.Store
+	waits    atomic.Bool
+	compares atomic.Int64
+}
+
+func (b *busy) HeldConnections(ctx context.Context, server string) (map[fleet.ConnectionID]nodes.Held, error) {
+	defer b.compares.Add(1)
+	return b.Store.HeldConnections(ctx, server)
+}
+
+func (b *busy) MoveConnections(ctx context.Context, server string, moves nodes.ConnectionMoves) error {
+	if b.waits.Load() {
+		return errDead
+	}
+	return b.Store.MoveConnections(ctx, server, moves)
+}
+
+// C9: a connection ends for the reason that its server saw, however late its row is written, and though its row
+// looks abandoned until then.
+func TestReasonOutlivesBusyDatabase(t *testing.T) {
+	t.Parallel()
+	r := newRegion(t)
+	store := &busy{Store: r.store}
+	store.waits.Store(true)
+	s := r.serve(quick(), func(o *link.Options) { o.Store = store })
+	c := r.client(s)
+	silent := make([]*live, 8)
+	for i := range silent {
+		silent[i] = c.connect(offer(bare, named("silent-"+number(i))))
+	}
+	r.exec(`UPDATE connections SET registered_at = now() - interval '1 minute'`) // none is about to be held
+	for _, l := range silent {
+		refused(t, codes.DeadlineExceeded, l.ended())
+	}
+	before := store.compares.Load()
+	r.eventually("the server compares twice", func() bool { return store.compares.Load() >= before+3 })
+	store.waits.Store(false)
+	for _, l := range silent {
+		r.ends(l.id, fleet.HeartbeatLapsed)
+	}
+}
+
 // A flood of refusals fills no table: some rows, and a count of the rest.
 func TestRefusalsAreBounded(t *testing.T) {
 	t.Parallel()

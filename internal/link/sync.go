@@ -60,7 +60,7 @@ func (s *Server) syncOnce(ctx context.Context) error {
 	if err := s.o.Store.RecordHeartbeats(ctx, s.o.ID, s.heartbeats()); err != nil {
 		return err
 	}
-	mine := s.all() // before the rows are read, which do not contain later ones
+	mine, ended := s.all(), s.moves.unwritten() // in this order, and before the rows are read
 	rows, err := s.o.Store.HeldConnections(ctx, s.o.ID)
 	if err != nil {
 		return err
@@ -71,7 +71,7 @@ func (s *Server) syncOnce(ctx context.Context) error {
 		}
 		delete(rows, c.id)
 	}
-	s.abandon(rows)
+	s.abandon(rows, ended)
 	return errors.Join(s.tellSites(ctx, mine), s.wakeWanted(ctx), s.tellSets(ctx, mine))
 }
 
@@ -124,10 +124,11 @@ func (s *Server) follow(ctx context.Context, c *connection) error {
 // unheld is how old a row may be that this server does not hold, because it is about to.
 const unheld = 2 * storeLimit
 
-// abandon ends rows of which this server has no connection: their call broke off.
-func (s *Server) abandon(rows map[fleet.ConnectionID]nodes.Held) {
+// abandon ends rows of which this server has no connection: their call broke off. A connection that has ended, but
+// whose row has not yet, keeps its own reason.
+func (s *Server) abandon(rows map[fleet.ConnectionID]nodes.Held, ended map[fleet.ConnectionID]bool) {
 	for id, row := range rows {
-		if row.Age > unheld && s.find(id) == nil {
+		if row.Age > unheld && !ended[id] && s.find(id) == nil {
 			s.moves.end(newConnection(id, fleet.ConnectionDisconnected, protocolOldest, 0), fleet.StreamFailed)
 		}
 	}

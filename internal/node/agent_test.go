@@ -72,10 +72,13 @@ func (c *control) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// patience is how long a test waits for what has to come.
+const patience = time.Minute
+
 // next waits for the next call to an endpoint and reads it.
 func (c *control) next(tail string, into any) call {
 	c.t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(patience)
 	for {
 		select {
 		case got := <-c.calls:
@@ -189,7 +192,7 @@ func TestAgentJoins(t *testing.T) {
 			c.fails["enrol"] = []int{status}
 			a, _ := launch(t, t.TempDir(), c.URL)
 			require.Eventually(t, func() bool { c.mu.Lock(); defer c.mu.Unlock(); return len(c.fails["enrol"]) == 0 },
-				10*time.Second, time.Millisecond)
+				patience, time.Millisecond)
 			err := a.client.enrolAgain(t, c, status)
 			require.ErrorContains(t, err, hint)
 			require.NotContains(t, err.Error(), "join-me")
@@ -212,7 +215,7 @@ func TestAgentJoins(t *testing.T) {
 		c, serving := newControl(t), make(chan struct{})
 		a, _ := launch(t, t.TempDir(), c.URL, func(o *AgentOptions) { o.Serving = serving })
 		c.next("enrol", &EnrolRequest{})
-		require.Eventually(t, func() bool { return a.Key().Region() != "" }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return a.Key().Region() != "" }, patience, time.Millisecond)
 		require.Empty(t, c.calls)
 		close(serving)
 		c.next("started", &StartedPage{})
@@ -332,7 +335,7 @@ func TestAgentAsksAgain(t *testing.T) {
 	var asked struct{ Instances []fleet.Extra }
 	c.next("owed", &asked)
 	require.Equal(t, press, asked.Instances[0].Instance)
-	require.Eventually(t, func() bool { st, is, _ := rt.Status(t.Context(), press); return is && st.Running }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { st, is, _ := rt.Status(t.Context(), press); return is && st.Running }, patience, time.Millisecond)
 }
 
 // X21, X5: what a node refused reaches the region, however often that is away; what it said once
@@ -416,8 +419,8 @@ func TestAgentReports(t *testing.T) {
 	require.Eventually(t, func() bool {
 		m, err := a.Store.Meta(t.Context())
 		return err == nil && m.Right == sqlite.Right{Role: fleet.RoleStandby, Epoch: 5}
-	}, 10*time.Second, time.Millisecond)
-	require.Eventually(t, func() bool { _, ok, _ := rt.Status(t.Context(), press); return !ok }, 10*time.Second, time.Millisecond)
+	}, patience, time.Millisecond)
+	require.Eventually(t, func() bool { _, ok, _ := rt.Status(t.Context(), press); return !ok }, patience, time.Millisecond)
 }
 
 // X27
@@ -447,7 +450,7 @@ func TestAgentShipsLogs(t *testing.T) {
 	require.Eventually(t, func() bool {
 		at, err := a.Store.LogOffset(t.Context(), press)
 		return err == nil && at == int64(len(text))
-	}, 10*time.Second, time.Millisecond, "it goes on there after a restart")
+	}, patience, time.Millisecond, "it goes on there after a restart")
 }
 
 // X27, N88: what a deleted instance printed last reaches the region, and nothing of it stays.
@@ -475,7 +478,7 @@ func TestAgentClearsWhatWasDeleted(t *testing.T) {
 	})
 	c.fails["logs"] = []int{503}
 	a, _ := launch(t, b.dir, c.URL, using(b.rt), func(o *AgentOptions) { o.Outputs = source })
-	require.Eventually(t, removed, 10*time.Second, time.Millisecond)
+	require.Eventually(t, removed, patience, time.Millisecond)
 	sent, err := a.Store.LogOffset(t.Context(), press)
 	require.NoError(t, err)
 	require.EqualValues(t, len(words), sent)

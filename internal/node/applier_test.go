@@ -608,7 +608,7 @@ func TestRoles(t *testing.T) {
 		require.NoError(t, b.Adopt(t.Context(), sqlite.Right{Role: fleet.RoleStandby, Epoch: 2}, ""))
 		select {
 		case <-stopped:
-		case <-time.After(10 * time.Second):
+		case <-time.After(patience):
 			require.Fail(t, "it was not stopped")
 		}
 		cancel()

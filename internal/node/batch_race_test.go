@@ -125,7 +125,7 @@ func TestBatchMeets(t *testing.T) {
 					m.lanes.mu.Lock()
 					defer m.lanes.mu.Unlock()
 					return m.lanes.busy["fought"].overruled != ""
-				}, 20*time.Second, time.Millisecond)
+				}, patience, time.Millisecond)
 			})
 			m.mustRun()
 			require.NoError(t, <-newer)

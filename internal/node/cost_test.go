@@ -107,7 +107,7 @@ func TestCollects(t *testing.T) {
 		for i, config := range []string{"one", "two", "three"} {
 			b.must(b.cmd(int64(i+1), config))
 		}
-		require.Eventually(t, func() bool { return !has(b, "one") }, 20*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return !has(b, "one") }, patience, time.Millisecond)
 		require.True(t, has(b, "two") && has(b, "three"), "the previous and the current one")
 	})
 	t.Run("not while it delivers", func(t *testing.T) {

@@ -63,7 +63,7 @@ func TestServersHearOfCommits(t *testing.T) {
 	for i := range 5 {
 		m.declare("eu", poolKey(i), string(fleet.DefaultProject), nil, fleet.PoolSpec{})
 	}
-	again, late := time.NewTicker(10*time.Millisecond), time.After(30*time.Second)
+	again, late := time.NewTicker(10*time.Millisecond), time.After(patience)
 	defer again.Stop()
 	for seen := map[string]bool{}; len(seen) < 5; {
 		select {

@@ -97,7 +97,7 @@ func TestCompareRestored(t *testing.T) {
 	follow := func(m *mesh) {
 		ctx, cancel := context.WithCancel(t.Context())
 		wait := m.follow(ctx)
-		require.Eventually(t, func() bool { return strings.Contains(m.held("us")["eu/pool/pool-6"], `"maxReplicas": 66`) }, 20*time.Second, 10*time.Millisecond)
+		require.Eventually(t, func() bool { return strings.Contains(m.held("us")["eu/pool/pool-6"], `"maxReplicas": 66`) }, patience, 10*time.Millisecond)
 		m.current("us", "eu")
 		cancel()
 		wait()

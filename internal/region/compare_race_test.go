@@ -42,7 +42,7 @@ func TestCompareBesideStream(t *testing.T) {
 			var n int
 			err := m.regions["us"].raw.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&n)
 			return err == nil && n == waiting
-		}, 20*time.Second, 5*time.Millisecond)
+		}, patience, 5*time.Millisecond)
 	}
 	apply(1, func() error {
 		_, err := us.ApplyCopies(t.Context(), fleet.CopySet{Claim: claim, Changes: []fleet.CopyChange{newer}})

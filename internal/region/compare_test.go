@@ -104,7 +104,7 @@ func (m *mesh) current(self fleet.RegionName, of ...fleet.RegionName) {
 		streams, err := m.regions[self].store.Streams(m.t.Context())
 		behind := func(s copies.Stream) bool { return s.Position == "" || s.Lag < 0 }
 		return err == nil && len(streams) == len(of) && !slices.ContainsFunc(streams, behind)
-	}, 20*time.Second, 10*time.Millisecond, "the streams of %s are current", self)
+	}, patience, 10*time.Millisecond, "the streams of %s are current", self)
 }
 
 func poolKey(i int) fleet.ObjectKey {

@@ -123,7 +123,7 @@ func (h *handing) compares(in fleet.RegionName) {
 // turn has the entities of some regions work until a condition holds.
 func (h *handing) turn(what string, until func() bool, regions ...fleet.RegionName) {
 	h.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !until(); {
+	for deadline := time.Now().Add(patience); !until(); {
 		require.True(h.t, time.Now().Before(deadline), "%s\n%s", what, h.dump())
 		for _, r := range regions {
 			h.step(r)

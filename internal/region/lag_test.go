@@ -45,7 +45,7 @@ func TestLag(t *testing.T) {
 	const some, much = 3 * time.Second, 5 * time.Second // a mark that came without changes is stored within a second
 	below := func(what string) {
 		t.Helper()
-		require.Eventually(t, func() bool { return lag() < some }, 30*time.Second, 20*time.Millisecond, what)
+		require.Eventually(t, func() bool { return lag() < some }, patience, 20*time.Millisecond, what)
 	}
 	below("up to date")
 
@@ -54,7 +54,7 @@ func TestLag(t *testing.T) {
 	_, err = long.Exec(t.Context(), `SELECT pg_current_xact_id()`)
 	require.NoError(t, err)
 	m.declare("eu", poolKey(1), "one", nil, fleet.PoolSpec{MaxReplicas: 1})
-	require.Eventually(t, func() bool { return lag() > much }, 30*time.Second, 20*time.Millisecond, "a long transaction holds the feed back")
+	require.Eventually(t, func() bool { return lag() > much }, patience, 20*time.Millisecond, "a long transaction holds the feed back")
 	require.NotContains(t, m.held("us"), "eu/pool/pool-1")
 	require.NoError(t, long.Rollback(t.Context()))
 	m.settle("afterwards")
@@ -65,10 +65,10 @@ func TestLag(t *testing.T) {
 		require.Less(t, lag(), some, "the clock of the database moved by %s", step)
 	}
 	m.cutBoth("us", "eu", true)
-	require.Eventually(t, func() bool { return lag() > much }, 30*time.Second, 20*time.Millisecond, "the peer is unreachable")
+	require.Eventually(t, func() bool { return lag() > much }, patience, 20*time.Millisecond, "the peer is unreachable")
 	cancel()
 	wait()
 	stopped := lag()
-	require.Eventually(t, func() bool { return lag() > stopped+time.Second }, 30*time.Second, 20*time.Millisecond, "nothing follows the peer")
+	require.Eventually(t, func() bool { return lag() > stopped+time.Second }, patience, 20*time.Millisecond, "nothing follows the peer")
 	m.cutBoth("us", "eu", false)
 }

@@ -52,7 +52,7 @@ func TestAwayForLong(t *testing.T) {
 			}
 		}
 		return eu.raw.QueryRow(t.Context(), `SELECT count(*) FROM events`).Scan(&left) == nil && left == 0
-	}, 30*time.Second, 10*time.Millisecond, "eu kept none of what happened")
+	}, patience, 10*time.Millisecond, "eu kept none of what happened")
 
 	ctx, cancel := context.WithCancel(t.Context())
 	wait := m.follow(ctx)
@@ -61,14 +61,14 @@ func TestAwayForLong(t *testing.T) {
 		var wanted bool
 		err := us.raw.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM region_syncs WHERE peer = 'eu' AND wanted > 0 AND ended_at IS NULL)`).Scan(&wanted)
 		return err == nil && wanted && len(m.held("us")) == 26
-	}, 30*time.Second, 10*time.Millisecond, "the snapshot came, and a comparison is wanted")
+	}, patience, 10*time.Millisecond, "the snapshot came, and a comparison is wanted")
 	c := &compare.Comparer{Store: us.store, Peers: questions{mesh: m, self: "us"}}
 	var turn fleet.SyncTurn
 	require.Eventually(t, func() (done bool) { // it waits until the stream has caught up
 		var err error
 		turn, err = c.Page(t.Context(), fleet.SyncVisit{Peer: "eu", Run: "run"})
 		return err == nil && turn.Done
-	}, 30*time.Second, 10*time.Millisecond)
+	}, patience, 10*time.Millisecond)
 	require.EqualValues(t, 5, turn.Removed)
 	require.Equal(t, m.owed("us"), m.held("us"))
 	require.Empty(t, m.setAside("us", "eu"))
@@ -138,7 +138,7 @@ func TestNewerPeer(t *testing.T) {
 	unknown := map[string]string{"eu/gadget/" + poolKey(2).Name: "unknown_kind"}
 	owed := m.owed("us")
 	delete(owed, "eu/"+poolKey(2).String())
-	require.Eventually(t, func() bool { return len(m.held("us")) == len(owed) && len(m.setAside("us", "eu")) == 1 }, 30*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return len(m.held("us")) == len(owed) && len(m.setAside("us", "eu")) == 1 }, patience, 10*time.Millisecond)
 	require.Equal(t, owed, m.held("us"))
 	require.Equal(t, unknown, m.setAside("us", "eu"))
 	m.current("us", "eu")

@@ -30,6 +30,7 @@ type templateMesh struct {
 
 	mu     sync.Mutex
 	meddle func(req *http.Request, resp *http.Response) error
+	turn   time.Duration
 	silent bool     // no request is sent
 	asked  []string // path and range of each request for a body
 	got    int64    // bytes of bodies
@@ -37,7 +38,7 @@ type templateMesh struct {
 
 func newTemplateMesh(t *testing.T, names ...fleet.RegionName) *templateMesh {
 	t.Helper()
-	m := &templateMesh{mesh: newMesh(t, names...), parts: map[fleet.RegionName]*httptest.Server{}}
+	m := &templateMesh{mesh: newMesh(t, names...), parts: map[fleet.RegionName]*httptest.Server{}, turn: 3 * time.Second}
 	for name, r := range m.regions {
 		h, err := httpapi.New(httpapi.Deps{
 			Store: r.store, Waker: noWaker{}, NodeStarted: func(context.Context, fleet.NodeName) error { return nil },
@@ -125,22 +126,14 @@ func (m *templateMesh) runs(selves ...fleet.RegionName) {
 	for _, self := range selves {
 		f := &watch.Follower{
 			Now: time.Now, Store: m.regions[self].store, Peers: from{m.mesh, self}, Waiting: m.regions[self].store, Parts: m.sender(self), MaxBody: 32 << 20,
-			Log: slog.New(slog.DiscardHandler), Turn: 3 * time.Second, Beat: 20 * time.Millisecond, Silence: 20 * time.Second, Retry: 50 * time.Millisecond,
+			Log: slog.New(slog.DiscardHandler), Turn: m.turn, Beat: 20 * time.Millisecond, Silence: 20 * time.Second, Retry: 50 * time.Millisecond,
 			Rival: func(_ fleet.RegionName, n int) { m.rivals.Add(int64(n)) },
 		}
 		for peer := range m.regions {
 			if peer == self {
 				continue
 			}
-			all.Go(func() {
-				for ctx.Err() == nil {
-					_, err := f.Follow(ctx, peer, "run", func(fleet.Followed) {})
-					if err != nil && ctx.Err() == nil && fleet.KindOf(err) != fleet.Stale {
-						m.t.Errorf("%s follows %s: %v", self, peer, err)
-						return
-					}
-				}
-			})
+			all.Go(func() { m.follows(ctx, f, self, peer) })
 		}
 	}
 	m.t.Cleanup(func() { cancel(); all.Wait() })
@@ -214,7 +207,7 @@ func (m *templateMesh) waiting(region fleet.RegionName) (n int64) {
 
 func (m *templateMesh) eventually(what string, so func() bool) {
 	m.t.Helper()
-	require.Eventually(m.t, so, 30*time.Second, 10*time.Millisecond, what)
+	require.Eventually(m.t, so, patience, 10*time.Millisecond, what)
 }
 
 // generation is that of a copied template here, 0 for none.
@@ -295,6 +288,7 @@ func TestBodiesResume(t *testing.T) {
 		}
 		return nil
 	})
+	m.turn = time.Hour // the end of a turn cuts too
 	m.runs("us")
 	m.settle("a body through four cuts")
 	m.same(body.Hash, "eu", "us")

@@ -32,6 +32,9 @@ import (
 	"github.com/holdfast-io/holdfast/internal/watch"
 )
 
+// patience is how long a test waits for what has to come.
+const patience = 2 * time.Minute
+
 // sharing is a region of several: its store, and the stream that it serves to the others.
 type sharing struct {
 	name  fleet.RegionName
@@ -160,18 +163,27 @@ func (m *mesh) followBy(ctx context.Context, with func(*sharing) *watch.Follower
 			if peer == self {
 				continue
 			}
-			all.Go(func() {
-				for ctx.Err() == nil {
-					_, err := f.Follow(ctx, peer, "run", func(fleet.Followed) {})
-					if err != nil && !errors.Is(err, context.Canceled) && fleet.KindOf(err) != fleet.Stale && ctx.Err() == nil {
-						m.t.Errorf("%s follows %s: %v", self, peer, err)
-						return
-					}
-				}
-			})
+			all.Go(func() { m.follows(ctx, f, self, peer) })
 		}
 	}
 	return all.Wait
+}
+
+// follows has a region follow another one until the context ends. As its workflow does, it tries again while a database
+// is unavailable.
+func (m *mesh) follows(ctx context.Context, f *watch.Follower, self, peer fleet.RegionName) {
+	for ctx.Err() == nil {
+		_, err := f.Follow(ctx, peer, "run", func(fleet.Followed) {})
+		kind := fleet.KindOf(err)
+		switch {
+		case err == nil, kind == fleet.Stale, ctx.Err() != nil:
+		case kind == fleet.Unavailable:
+			m.t.Logf("%s follows %s again: %v: %v", self, peer, err, errors.Unwrap(err))
+		default:
+			m.t.Errorf("%s follows %s: %v: %v", self, peer, err, errors.Unwrap(err))
+			return
+		}
+	}
 }
 
 // share declares a project whose policy names the regions that have what is in it.
@@ -236,7 +248,7 @@ func content(o fleet.Object) string {
 func (m *mesh) settle(what string) {
 	m.t.Helper()
 	for name := range m.regions {
-		deadline := time.Now().Add(30 * time.Second)
+		deadline := time.Now().Add(patience)
 		for {
 			for each := range m.regions {
 				m.apply(each)
@@ -350,7 +362,7 @@ func TestRegionsShare(t *testing.T) {
 		streams, err := r.store.Streams(t.Context())
 		require.NoError(t, err)
 		for _, s := range streams {
-			require.Eventually(t, func() bool { return len(m.setAside(name, s.Peer)) == 0 }, 20*time.Second, 10*time.Millisecond, "%s follows %s", name, s.Peer)
+			require.Eventually(t, func() bool { return len(m.setAside(name, s.Peer)) == 0 }, patience, 10*time.Millisecond, "%s follows %s", name, s.Peer)
 			applied += s.Applied
 		}
 	}
@@ -464,7 +476,7 @@ func TestWatchedCopies(t *testing.T) {
 		select {
 		case l := <-lines:
 			return l
-		case <-time.After(20 * time.Second):
+		case <-time.After(patience):
 			t.Fatal("no line")
 			return api.WatchLine{}
 		}

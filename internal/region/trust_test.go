@@ -21,7 +21,7 @@ func (m *mesh) cutBoth(a, b fleet.RegionName, cut bool) {
 // waits until a region has set these objects of a peer aside, and no others.
 func (m *mesh) waits(self, peer fleet.RegionName, aside map[string]string) {
 	m.t.Helper()
-	require.Eventually(m.t, func() bool { return maps.Equal(aside, m.setAside(self, peer)) }, 30*time.Second, 20*time.Millisecond, "%v", aside)
+	require.Eventually(m.t, func() bool { return maps.Equal(aside, m.setAside(self, peer)) }, patience, 20*time.Millisecond, "%v", aside)
 }
 
 // M16, M27, M35, M41: a region takes what a peer creates when the policy that it knows enables the peer, and keeps what it has
@@ -37,7 +37,7 @@ func TestTrustFollowsThePolicy(t *testing.T) {
 
 	m.cutBoth("us", "eu", true)
 	m.share("eu", "one", "eu", "us", "ap")
-	require.Eventually(t, func() bool { return m.held("ap")["eu/project/one"] != "" }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return m.held("ap")["eu/project/one"] != "" }, patience, 10*time.Millisecond)
 	m.declare("ap", poolKey(1), "one", nil, fleet.PoolSpec{MaxReplicas: 1})
 	m.waits("us", "ap", map[string]string{"ap/pool/pool-1": "not_shared"})
 	by := questions{mesh: m, self: "us"}
@@ -53,7 +53,7 @@ func TestTrustFollowsThePolicy(t *testing.T) {
 	m.cutBoth("ap", "eu", true) // ap does not learn that it is dropped
 	m.share("eu", "one", "eu", "us")
 	m.apply("eu")
-	require.Eventually(t, func() bool { return m.held("us")["eu/project/one"] == content(m.project("eu", "one")) }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return m.held("us")["eu/project/one"] == content(m.project("eu", "one")) }, patience, 10*time.Millisecond)
 	was := m.held("us")["ap/pool/pool-1"]
 	m.declare("ap", poolKey(1), "one", nil, fleet.PoolSpec{MaxReplicas: 2})
 	m.waits("us", "ap", map[string]string{"ap/pool/pool-1": "not_shared"})

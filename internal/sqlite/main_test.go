@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		fmt.Fprintln(os.Stderr, "Open does not end")
 		os.Exit(1)
 	}

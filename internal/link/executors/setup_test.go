@@ -26,7 +26,7 @@ var now = time.Now //nolint:forbidigo // deadlines of calls are by the real cloc
 
 var detect = fleet.ModuleRef{Namespace: "acme.vision", Name: "Detect"}
 
-const patience = 20 * time.Second
+const patience = time.Minute
 
 func eventually(t *testing.T, what string, done func() bool) {
 	t.Helper()
