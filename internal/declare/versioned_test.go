@@ -41,6 +41,8 @@ func generated(t *testing.T, edits ...specEdit) Made {
 
 func asProcess(*fleet.DeploymentSpec) {}
 
+func asCanary(s *fleet.DeploymentSpec) { s.Strategy.Type = fleet.StrategyCanary }
+
 func asContainer(s *fleet.DeploymentSpec) { s.Process.Image = "web:1" }
 
 func asModel(s *fleet.DeploymentSpec) {
@@ -62,6 +64,14 @@ func health(edit func(*fleet.HealthCheck)) specEdit {
 	}
 }
 
+func asReady(s *fleet.DeploymentSpec) {
+	s.Process.Readiness = &fleet.HealthCheck{Type: fleet.HealthHTTP, Port: "http", Path: "/ready"}
+}
+
+func ready(edit func(*fleet.HealthCheck)) specEdit {
+	return func(s *fleet.DeploymentSpec) { edit(s.Process.Readiness) }
+}
+
 func model(edit func(*fleet.ModelDefinition)) specEdit {
 	return func(s *fleet.DeploymentSpec) { edit(s.ModelDefinition) }
 }
@@ -81,23 +91,32 @@ var fieldEdits = map[string]fieldEdit{
 	"/process/files": {asProcess, func(s *fleet.DeploymentSpec) {
 		s.Process.Files = []fleet.ProcessFile{{Path: "a", Body: &fleet.Content{Kind: fleet.ContentArtifact, Hash: "a", Size: 3}}}
 	}},
-	"/process/ports":                      {asProcess, func(s *fleet.DeploymentSpec) { s.Process.Ports = []fleet.ProcessPort{{Name: "http"}} }},
-	"/process/health/type":                {asProcess, health(func(h *fleet.HealthCheck) { h.Type, h.Path = fleet.HealthTCP, "" })},
-	"/process/health/port":                {asProcess, health(func(h *fleet.HealthCheck) { h.Port = "admin" })},
-	"/process/health/path":                {asProcess, health(func(h *fleet.HealthCheck) { h.Path = "/up" })},
-	"/process/health/method":              {asProcess, health(func(h *fleet.HealthCheck) { h.Method = "HEAD" })},
-	"/process/health/expected_status":     {asProcess, health(func(h *fleet.HealthCheck) { h.ExpectedStatus = 204 })},
-	"/process/health/interval":            {asProcess, health(func(h *fleet.HealthCheck) { h.Interval = 30 })},
-	"/process/health/timeout":             {asProcess, health(func(h *fleet.HealthCheck) { h.Timeout = 1 })},
-	"/process/health/unhealthy_threshold": {asProcess, health(func(h *fleet.HealthCheck) { h.UnhealthyThreshold = 7 })},
-	"/process/health/healthy_threshold":   {asProcess, health(func(h *fleet.HealthCheck) { h.HealthyThreshold = 7 })},
-	"/process/startup/deadline":           {asProcess, func(s *fleet.DeploymentSpec) { s.Process.Startup = &fleet.Startup{Deadline: 99} }},
-	"/process/stopSeconds":                {asProcess, func(s *fleet.DeploymentSpec) { s.Process.StopSeconds = 9 }},
-	"/process/preStart":                   {asProcess, func(s *fleet.DeploymentSpec) { s.Process.PreStart = [][]string{{"true"}} }},
-	"/process/sharedMemory":               {asContainer, func(s *fleet.DeploymentSpec) { s.Process.SharedMemory = 1 << 20 }},
-	"/model":                              {asModel, func(s *fleet.DeploymentSpec) { s.Model = "two" }},
-	"/modelDefinition/name":               {asCustom, model(func(m *fleet.ModelDefinition) { m.Name = "n" })},
-	"/modelDefinition/model_path":         {asCustom, model(func(m *fleet.ModelDefinition) { m.ModelPath = "/n" })},
+	"/process/ports":                         {asProcess, func(s *fleet.DeploymentSpec) { s.Process.Ports = []fleet.ProcessPort{{Name: "http"}} }},
+	"/process/health/type":                   {asProcess, health(func(h *fleet.HealthCheck) { h.Type, h.Path = fleet.HealthTCP, "" })},
+	"/process/health/port":                   {asProcess, health(func(h *fleet.HealthCheck) { h.Port = "admin" })},
+	"/process/health/path":                   {asProcess, health(func(h *fleet.HealthCheck) { h.Path = "/up" })},
+	"/process/health/method":                 {asProcess, health(func(h *fleet.HealthCheck) { h.Method = "HEAD" })},
+	"/process/health/expected_status":        {asProcess, health(func(h *fleet.HealthCheck) { h.ExpectedStatus = 204 })},
+	"/process/health/interval":               {asProcess, health(func(h *fleet.HealthCheck) { h.Interval = 30 })},
+	"/process/health/timeout":                {asProcess, health(func(h *fleet.HealthCheck) { h.Timeout = 1 })},
+	"/process/health/unhealthy_threshold":    {asProcess, health(func(h *fleet.HealthCheck) { h.UnhealthyThreshold = 7 })},
+	"/process/health/healthy_threshold":      {asProcess, health(func(h *fleet.HealthCheck) { h.HealthyThreshold = 7 })},
+	"/process/readiness/type":                {asReady, ready(func(h *fleet.HealthCheck) { h.Type, h.Path = fleet.HealthTCP, "" })},
+	"/process/readiness/port":                {asReady, ready(func(h *fleet.HealthCheck) { h.Port = "admin" })},
+	"/process/readiness/path":                {asReady, ready(func(h *fleet.HealthCheck) { h.Path = "/up" })},
+	"/process/readiness/method":              {asReady, ready(func(h *fleet.HealthCheck) { h.Method = "HEAD" })},
+	"/process/readiness/expected_status":     {asReady, ready(func(h *fleet.HealthCheck) { h.ExpectedStatus = 204 })},
+	"/process/readiness/interval":            {asReady, ready(func(h *fleet.HealthCheck) { h.Interval = 30 })},
+	"/process/readiness/timeout":             {asReady, ready(func(h *fleet.HealthCheck) { h.Timeout = 1 })},
+	"/process/readiness/unhealthy_threshold": {asReady, ready(func(h *fleet.HealthCheck) { h.UnhealthyThreshold = 7 })},
+	"/process/readiness/healthy_threshold":   {asReady, ready(func(h *fleet.HealthCheck) { h.HealthyThreshold = 7 })},
+	"/process/startup/deadline":              {asProcess, func(s *fleet.DeploymentSpec) { s.Process.Startup = &fleet.Startup{Deadline: 99} }},
+	"/process/stopSeconds":                   {asProcess, func(s *fleet.DeploymentSpec) { s.Process.StopSeconds = 9 }},
+	"/process/preStart":                      {asProcess, func(s *fleet.DeploymentSpec) { s.Process.PreStart = [][]string{{"true"}} }},
+	"/process/sharedMemory":                  {asContainer, func(s *fleet.DeploymentSpec) { s.Process.SharedMemory = 1 << 20 }},
+	"/model":                                 {asModel, func(s *fleet.DeploymentSpec) { s.Model = "two" }},
+	"/modelDefinition/name":                  {asCustom, model(func(m *fleet.ModelDefinition) { m.Name = "n" })},
+	"/modelDefinition/model_path":            {asCustom, model(func(m *fleet.ModelDefinition) { m.ModelPath = "/n" })},
 	"/modelDefinition/service/pre_start_actions": {asCustom, model(func(m *fleet.ModelDefinition) {
 		m.Service.PreStartActions = []fleet.ModelAction{{Action: "run_command", Args: map[string]any{"command": []any{"true"}}}}
 	})},
@@ -130,6 +149,9 @@ var fieldEdits = map[string]fieldEdit{
 	"/recovery/crashMaxSeconds":   {asProcess, func(s *fleet.DeploymentSpec) { s.Recovery.CrashMaxSeconds = 9999 }},
 	"/recovery/giveUp":            {asProcess, func(s *fleet.DeploymentSpec) { s.Recovery.GiveUp = 9 }},
 	"/recovery/lostSeconds":       {asProcess, func(s *fleet.DeploymentSpec) { s.Recovery.LostSeconds = 99 }},
+	"/strategy/type":              {asProcess, func(s *fleet.DeploymentSpec) { s.Strategy.Type = fleet.StrategyRecreate }},
+	"/strategy/steps":             {asCanary, func(s *fleet.DeploymentSpec) { s.Strategy.Steps = []fleet.CanaryStep{{Weight: 10}} }},
+	"/strategy/pause_deadline":    {asProcess, func(s *fleet.DeploymentSpec) { s.Strategy.PauseDeadline = 900 }},
 	"/strategy/max_surge":         {asProcess, func(s *fleet.DeploymentSpec) { s.Strategy.MaxSurge = &fleet.Share{Count: 1} }},
 	"/strategy/max_unavailable":   {asProcess, func(s *fleet.DeploymentSpec) { s.Strategy.MaxUnavailable = &fleet.Share{Count: 1} }},
 	"/strategy/max_in_flight":     {asProcess, func(s *fleet.DeploymentSpec) { s.Strategy.MaxInFlight = 1 }},
@@ -144,6 +166,7 @@ var fieldEdits = map[string]fieldEdit{
 // renews are the fields of F5 and F41. These two types have different ports.
 var renews = []string{
 	"/type", "/process/ports", "/process/health/type", "/process/health/port", "/process/health/path", "/resources/memory",
+	"/process/readiness/type", "/process/readiness/port", "/process/readiness/path",
 	"/modelDefinition/service/port", "/modelDefinition/service/health_check/path",
 }
 
