@@ -41,6 +41,8 @@ func generated(t *testing.T, edits ...specEdit) Made {
 
 func asProcess(*fleet.DeploymentSpec) {}
 
+func asCanary(s *fleet.DeploymentSpec) { s.Strategy.Type = fleet.StrategyCanary }
+
 func asContainer(s *fleet.DeploymentSpec) { s.Process.Image = "web:1" }
 
 func asModel(s *fleet.DeploymentSpec) {
@@ -63,16 +65,11 @@ func health(edit func(*fleet.HealthCheck)) specEdit {
 }
 
 func asReady(s *fleet.DeploymentSpec) {
-	r := *s.Process.Health
-	s.Process.Readiness = &r
+	s.Process.Readiness = &fleet.HealthCheck{Type: fleet.HealthHTTP, Port: "http", Path: "/ready"}
 }
 
-func readiness(edit func(*fleet.HealthCheck)) specEdit {
-	return func(s *fleet.DeploymentSpec) {
-		r := *s.Process.Readiness
-		edit(&r)
-		s.Process.Readiness = &r
-	}
+func ready(edit func(*fleet.HealthCheck)) specEdit {
+	return func(s *fleet.DeploymentSpec) { edit(s.Process.Readiness) }
 }
 
 func model(edit func(*fleet.ModelDefinition)) specEdit {
@@ -104,15 +101,15 @@ var fieldEdits = map[string]fieldEdit{
 	"/process/health/timeout":                {asProcess, health(func(h *fleet.HealthCheck) { h.Timeout = 1 })},
 	"/process/health/unhealthy_threshold":    {asProcess, health(func(h *fleet.HealthCheck) { h.UnhealthyThreshold = 7 })},
 	"/process/health/healthy_threshold":      {asProcess, health(func(h *fleet.HealthCheck) { h.HealthyThreshold = 7 })},
-	"/process/readiness/type":                {asReady, readiness(func(r *fleet.HealthCheck) { r.Type, r.Path = fleet.HealthTCP, "" })},
-	"/process/readiness/port":                {asReady, readiness(func(r *fleet.HealthCheck) { r.Port = "admin" })},
-	"/process/readiness/path":                {asReady, readiness(func(r *fleet.HealthCheck) { r.Path = "/up" })},
-	"/process/readiness/method":              {asReady, readiness(func(r *fleet.HealthCheck) { r.Method = "HEAD" })},
-	"/process/readiness/expected_status":     {asReady, readiness(func(r *fleet.HealthCheck) { r.ExpectedStatus = 204 })},
-	"/process/readiness/interval":            {asReady, readiness(func(r *fleet.HealthCheck) { r.Interval = 30 })},
-	"/process/readiness/timeout":             {asReady, readiness(func(r *fleet.HealthCheck) { r.Timeout = 1 })},
-	"/process/readiness/unhealthy_threshold": {asReady, readiness(func(r *fleet.HealthCheck) { r.UnhealthyThreshold = 7 })},
-	"/process/readiness/healthy_threshold":   {asReady, readiness(func(r *fleet.HealthCheck) { r.HealthyThreshold = 7 })},
+	"/process/readiness/type":                {asReady, ready(func(h *fleet.HealthCheck) { h.Type, h.Path = fleet.HealthTCP, "" })},
+	"/process/readiness/port":                {asReady, ready(func(h *fleet.HealthCheck) { h.Port = "admin" })},
+	"/process/readiness/path":                {asReady, ready(func(h *fleet.HealthCheck) { h.Path = "/up" })},
+	"/process/readiness/method":              {asReady, ready(func(h *fleet.HealthCheck) { h.Method = "HEAD" })},
+	"/process/readiness/expected_status":     {asReady, ready(func(h *fleet.HealthCheck) { h.ExpectedStatus = 204 })},
+	"/process/readiness/interval":            {asReady, ready(func(h *fleet.HealthCheck) { h.Interval = 30 })},
+	"/process/readiness/timeout":             {asReady, ready(func(h *fleet.HealthCheck) { h.Timeout = 1 })},
+	"/process/readiness/unhealthy_threshold": {asReady, ready(func(h *fleet.HealthCheck) { h.UnhealthyThreshold = 7 })},
+	"/process/readiness/healthy_threshold":   {asReady, ready(func(h *fleet.HealthCheck) { h.HealthyThreshold = 7 })},
 	"/process/startup/deadline":              {asProcess, func(s *fleet.DeploymentSpec) { s.Process.Startup = &fleet.Startup{Deadline: 99} }},
 	"/process/stopSeconds":                   {asProcess, func(s *fleet.DeploymentSpec) { s.Process.StopSeconds = 9 }},
 	"/process/preStart":                      {asProcess, func(s *fleet.DeploymentSpec) { s.Process.PreStart = [][]string{{"true"}} }},
@@ -131,32 +128,30 @@ var fieldEdits = map[string]fieldEdit{
 	"/modelDefinition/service/health_check/max_wait_time":        {asCustom, modelCheck(func(h *fleet.ModelHealth) { h.MaxWaitTime = 1 })},
 	"/modelDefinition/service/health_check/expected_status_code": {asCustom, modelCheck(func(h *fleet.ModelHealth) { h.ExpectedStatusCode = 204 })},
 	"/modelDefinition/service/health_check/initial_delay":        {asCustom, modelCheck(func(h *fleet.ModelHealth) { h.InitialDelay = 9 })},
-	"/resources/cpu":            {asProcess, func(s *fleet.DeploymentSpec) { s.Resources.CPU = 2 }},
-	"/resources/memory":         {asProcess, func(s *fleet.DeploymentSpec) { s.Resources.Memory = 2 << 20 }},
-	"/resources/gpus":           {asProcess, func(s *fleet.DeploymentSpec) { s.Resources.GPUs = 1 }},
-	"/replicas/min":             {asProcess, func(s *fleet.DeploymentSpec) { s.Replicas.Min = 2 }},
-	"/replicas/max":             {asProcess, func(s *fleet.DeploymentSpec) { s.Replicas.Max = 9 }},
-	"/replicas/initial":         {asProcess, func(s *fleet.DeploymentSpec) { s.Replicas.Initial = 3 }},
-	"/placement/sites":          {asProcess, func(s *fleet.DeploymentSpec) { s.Placement.Sites = []fleet.SiteName{"a"} }},
-	"/placement/pools":          {asProcess, func(s *fleet.DeploymentSpec) { s.Placement.Pools = []fleet.PoolName{"a"} }},
-	"/placement/labels/":        {asProcess, func(s *fleet.DeploymentSpec) { s.Placement.Labels = map[string]string{"A": "b"} }},
-	"/placement/modules":        {asProcess, func(s *fleet.DeploymentSpec) { s.Placement.Modules = []string{"a"} }},
-	"/placement/spread":         {asProcess, func(s *fleet.DeploymentSpec) { s.Placement.Spread = fleet.SpreadNone }},
-	"/state":                    {func(s *fleet.DeploymentSpec) { s.State = fleet.StateStopped }, func(s *fleet.DeploymentSpec) { s.State = fleet.StateStarted }},
-	"/recovery/restarts":        {asProcess, func(s *fleet.DeploymentSpec) { s.Recovery.Restarts = 9 }},
-	"/recovery/resetSeconds":    {asProcess, func(s *fleet.DeploymentSpec) { s.Recovery.ResetSeconds = 9 }},
-	"/recovery/attempts":        {asProcess, func(s *fleet.DeploymentSpec) { s.Recovery.Attempts = 9 }},
-	"/recovery/attemptSeconds":  {asProcess, func(s *fleet.DeploymentSpec) { s.Recovery.AttemptSeconds = 9 }},
-	"/recovery/crashes":         {asProcess, func(s *fleet.DeploymentSpec) { s.Recovery.Crashes = 9 }},
-	"/recovery/crashSeconds":    {asProcess, func(s *fleet.DeploymentSpec) { s.Recovery.CrashSeconds = 9 }},
-	"/recovery/crashMaxSeconds": {asProcess, func(s *fleet.DeploymentSpec) { s.Recovery.CrashMaxSeconds = 9999 }},
-	"/recovery/giveUp":          {asProcess, func(s *fleet.DeploymentSpec) { s.Recovery.GiveUp = 9 }},
-	"/recovery/lostSeconds":     {asProcess, func(s *fleet.DeploymentSpec) { s.Recovery.LostSeconds = 99 }},
-	"/strategy/type":            {asProcess, func(s *fleet.DeploymentSpec) { s.Strategy.Type = fleet.StrategyRecreate }},
-	"/strategy/steps": {asProcess, func(s *fleet.DeploymentSpec) {
-		s.Strategy.Type, s.Strategy.Steps = fleet.StrategyCanary, []fleet.CanaryStep{{Weight: 5}}
-	}},
-	"/strategy/pause_deadline":    {asProcess, func(s *fleet.DeploymentSpec) { s.Strategy.PauseDeadline = 9 }},
+	"/resources/cpu":              {asProcess, func(s *fleet.DeploymentSpec) { s.Resources.CPU = 2 }},
+	"/resources/memory":           {asProcess, func(s *fleet.DeploymentSpec) { s.Resources.Memory = 2 << 20 }},
+	"/resources/gpus":             {asProcess, func(s *fleet.DeploymentSpec) { s.Resources.GPUs = 1 }},
+	"/replicas/min":               {asProcess, func(s *fleet.DeploymentSpec) { s.Replicas.Min = 2 }},
+	"/replicas/max":               {asProcess, func(s *fleet.DeploymentSpec) { s.Replicas.Max = 9 }},
+	"/replicas/initial":           {asProcess, func(s *fleet.DeploymentSpec) { s.Replicas.Initial = 3 }},
+	"/placement/sites":            {asProcess, func(s *fleet.DeploymentSpec) { s.Placement.Sites = []fleet.SiteName{"a"} }},
+	"/placement/pools":            {asProcess, func(s *fleet.DeploymentSpec) { s.Placement.Pools = []fleet.PoolName{"a"} }},
+	"/placement/labels/":          {asProcess, func(s *fleet.DeploymentSpec) { s.Placement.Labels = map[string]string{"A": "b"} }},
+	"/placement/modules":          {asProcess, func(s *fleet.DeploymentSpec) { s.Placement.Modules = []string{"a"} }},
+	"/placement/spread":           {asProcess, func(s *fleet.DeploymentSpec) { s.Placement.Spread = fleet.SpreadNone }},
+	"/state":                      {func(s *fleet.DeploymentSpec) { s.State = fleet.StateStopped }, func(s *fleet.DeploymentSpec) { s.State = fleet.StateStarted }},
+	"/recovery/restarts":          {asProcess, func(s *fleet.DeploymentSpec) { s.Recovery.Restarts = 9 }},
+	"/recovery/resetSeconds":      {asProcess, func(s *fleet.DeploymentSpec) { s.Recovery.ResetSeconds = 9 }},
+	"/recovery/attempts":          {asProcess, func(s *fleet.DeploymentSpec) { s.Recovery.Attempts = 9 }},
+	"/recovery/attemptSeconds":    {asProcess, func(s *fleet.DeploymentSpec) { s.Recovery.AttemptSeconds = 9 }},
+	"/recovery/crashes":           {asProcess, func(s *fleet.DeploymentSpec) { s.Recovery.Crashes = 9 }},
+	"/recovery/crashSeconds":      {asProcess, func(s *fleet.DeploymentSpec) { s.Recovery.CrashSeconds = 9 }},
+	"/recovery/crashMaxSeconds":   {asProcess, func(s *fleet.DeploymentSpec) { s.Recovery.CrashMaxSeconds = 9999 }},
+	"/recovery/giveUp":            {asProcess, func(s *fleet.DeploymentSpec) { s.Recovery.GiveUp = 9 }},
+	"/recovery/lostSeconds":       {asProcess, func(s *fleet.DeploymentSpec) { s.Recovery.LostSeconds = 99 }},
+	"/strategy/type":              {asProcess, func(s *fleet.DeploymentSpec) { s.Strategy.Type = fleet.StrategyRecreate }},
+	"/strategy/steps":             {asCanary, func(s *fleet.DeploymentSpec) { s.Strategy.Steps = []fleet.CanaryStep{{Weight: 10}} }},
+	"/strategy/pause_deadline":    {asProcess, func(s *fleet.DeploymentSpec) { s.Strategy.PauseDeadline = 900 }},
 	"/strategy/max_surge":         {asProcess, func(s *fleet.DeploymentSpec) { s.Strategy.MaxSurge = &fleet.Share{Count: 1} }},
 	"/strategy/max_unavailable":   {asProcess, func(s *fleet.DeploymentSpec) { s.Strategy.MaxUnavailable = &fleet.Share{Count: 1} }},
 	"/strategy/max_in_flight":     {asProcess, func(s *fleet.DeploymentSpec) { s.Strategy.MaxInFlight = 1 }},

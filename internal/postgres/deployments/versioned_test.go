@@ -103,6 +103,18 @@ func TestVersioned(t *testing.T) {
 			b.asks(fleet.OperationRestart)
 			require.Nil(b.T, b.pending(), "it is on its way")
 		}, map[string]int{"two": 2}, 2, nil},
+		"a restart with a stop first applies it": {func(b *bench) {
+			b.putDeployment(waiting("two"))
+			b.asks(fleet.OperationRestart, func(t *deployments.DeploymentTurn) { t.StopFirst = true })
+			b.settles()
+			require.Equal(b.T, []string{"converge succeeded", "converge succeeded", "converge succeeded"}, b.deploymentOperations())
+		}, map[string]int{"two": 2}, 2, nil},
+		"a restart during a rollout applies it after that": {func(b *bench) {
+			b.putDeployment(waiting("one", remembering(200)))
+			b.visits()
+			b.putDeployment(waiting("two", remembering(200)))
+			b.asks(fleet.OperationRestart)
+		}, map[string]int{"two": 2}, 3, nil},
 		"memory takes it along": {func(b *bench) {
 			b.putDeployment(waiting("two"))
 			b.putDeployment(waiting("two", remembering(200)))
