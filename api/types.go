@@ -275,8 +275,7 @@ type NodeConnection struct {
 }
 
 // RollbackRequest names the revision to go back to. Without one it is the deployed one when
-// the desired one is not deployed, else the deployed one before it. Of a deployment it is the stable one during and after a
-// rollout that did not end DEPLOYED, else the one before it.
+// the desired one is not deployed, or a rollout did not end DEPLOYED; else the deployed one before it.
 type RollbackRequest struct {
 	Revision int64  `json:"revision,omitempty"`
 	Reason   string `json:"reason,omitempty"`

@@ -53,19 +53,22 @@ func (c *cli) newVerb(v verb) *cobra.Command {
 		}
 		targets := make([]target, len(keys))
 		for i, key := range keys {
-			targets[i] = target{key: key, do: func(ctx context.Context, client *api.Client, m api.Mutation) (_ api.Accepted, err error) {
-				in := in
-				if v.about != nil {
-					if in, err = v.about(ctx, client, key, in); err != nil {
-						return api.Accepted{}, err
-					}
-				}
-				return client.Ask(ctx, key, v.word, in, m)
+			targets[i] = target{key: key, do: func(ctx context.Context, client *api.Client, m api.Mutation) (api.Accepted, error) {
+				return v.ask(ctx, client, key, in, m)
 			}}
 		}
 		return c.change(cmd.Context(), v.word+" accepted", &f, targets)
 	}
 	return cmd
+}
+
+func (v verb) ask(ctx context.Context, client *api.Client, key fleet.ObjectKey, in any, m api.Mutation) (_ api.Accepted, err error) {
+	if v.about != nil {
+		if in, err = v.about(ctx, client, key, in); err != nil {
+			return api.Accepted{}, err
+		}
+	}
+	return client.Ask(ctx, key, v.word, in, m)
 }
 
 // each parses the arguments one by one.

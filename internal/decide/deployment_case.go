@@ -197,7 +197,7 @@ func (c *deploymentCase) endSurplus() {
 		}
 	}
 	for _, r := range c.v.useless {
-		if c.v.unsaid(r) { // the others have ended
+		if c.v.unsaid(r) && !c.v.short { // the others have ended
 			c.replaced(r)
 		}
 	}
@@ -224,7 +224,7 @@ func (c *deploymentCase) failAway() {
 // victims orders the good replicas by which to end first: unhealthy, starting, not ready, on disconnected nodes, then
 // the oldest (S16, S105). Replicas that their nodes have yet to report come last until enough others are routable.
 func (v deploymentView) victims() []fleet.ReplicaSeen {
-	enough := len(routable(v.good)) >= v.Target
+	enough := len(routable(v.good)) >= v.Target && !v.short
 	rank := func(r fleet.ReplicaSeen) int {
 		if v.unsaid(r) && !enough {
 			return 5

@@ -28,6 +28,8 @@ type deploymentView struct {
 	good, stale, useless, dead, away, ending []fleet.ReplicaSeen
 	// rolling is set beside another revision that is rolled out: earlier ones end and are not replaced by this one.
 	rolling bool
+	// short is set while fewer replicas of all revisions are routable than are to be: none ends that its node has yet to report.
+	short bool
 }
 
 func viewDeployment(seen fleet.DeploymentSeen) deploymentView {
@@ -196,7 +198,7 @@ func (v deploymentView) missing() int {
 // those that their nodes have yet to report do not count.
 func (v deploymentView) surplus() int {
 	n := len(v.good) - v.Target
-	if len(routable(v.good)) < v.Target {
+	if v.short || len(routable(v.good)) < v.Target {
 		n -= v.unsaidOf(v.good)
 	}
 	return max(0, n)

@@ -173,7 +173,7 @@ func (r *rollout) counts() (stable, next int) {
 	}
 	room := target + r.Strategy.Surge(target)
 	come := min(limit, room-max(keep, from.present()))
-	come = max(r.paced(come), min(to.kept(), limit))
+	come = max(r.paced(come), min(r.held(), limit))
 	if r.state == fleet.RolloutPaused && r.StepAt.IsZero() {
 		come = min(r.Want, limit)
 	}
@@ -184,6 +184,14 @@ func (r *rollout) counts() (stable, next int) {
 		}
 	}
 	return r.turned(keep, come)
+}
+
+// held is how many there are already of what is to run. One that is replaced where it is, beside its replacement, is not held twice.
+func (r *rollout) held() int {
+	if to := r.to(); !r.back {
+		return max(len(to.good), min(r.Want, to.kept()))
+	}
+	return r.stable.kept()
 }
 
 // turned are the counts of what is left and of what comes, as those of the stable and of the new revision. What a return leaves

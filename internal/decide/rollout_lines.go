@@ -62,6 +62,8 @@ func lineRules(c *deploymentCase) {
 func (r *rollout) carry(rule string) fleet.DeploymentPlan {
 	stable, next := r.stable, r.next
 	stable.Target, next.Target = r.counts()
+	stable.short = !r.recreates() && len(routable(stable.good))+len(routable(stable.stale))+len(routable(next.good))+len(routable(next.stale)) < r.least()
+	next.short = stable.short
 	r.plan.Want = next.Target
 	s := newDeploymentCase(stable)
 	lineRules(s)
@@ -126,10 +128,15 @@ func WithNextPlaces(p fleet.DeploymentPlan, seen fleet.DeploymentSeen, got Place
 	return p
 }
 
+// least is how many are to be routable: the target less what may be missing, or as many as when it began.
+func (r *rollout) least() int {
+	return min(r.seen.Target-r.Strategy.Unavailable(r.seen.Target), r.AtStart)
+}
+
 // mayYield are the replicas of which one may end before its replacement starts: none if the strategy says to wait, and only
 // unhealthy ones while fewer are routable than are to be, or were when it began.
 func (r *rollout) mayYield(ids []fleet.ReplicaID, v deploymentView, turn bool) []fleet.ReplicaID {
-	least := min(r.seen.Target-r.Strategy.Unavailable(r.seen.Target), r.AtStart)
+	least := r.least()
 	switch {
 	case !turn || r.Strategy.WhenFull == fleet.FullWait:
 		return nil

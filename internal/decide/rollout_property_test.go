@@ -71,8 +71,9 @@ func TestRolloutEndsByItself(t *testing.T) {
 		}
 		began, most := g.now, 2*g.seen.Rollout.Progress+time.Minute // there and back
 		if ends == fleet.RolloutDeployed {                          // each replica may take as long
-			most = most*time.Duration(g.seen.Target) + g.seen.Rollout.Strategy.Intervals()
+			most *= time.Duration(g.seen.Target)
 		}
+		most += g.seen.Rollout.Strategy.Intervals()
 		for g.seen.Rollout != nil {
 			p := g.visit()
 			g.work()

@@ -76,7 +76,7 @@ func (r *rollout) approaches() bool {
 
 // approachesNone: the strategy has been changed.
 func (r *rollout) approachesNone() bool {
-	return r.state == fleet.RolloutPrepaused && !(r.stepping() && r.steps()[r.Step].Pause)
+	return r.state == fleet.RolloutPrepaused && (!r.stepping() || !r.steps()[r.Step].Pause)
 }
 
 // cannotStop: a recreation would end replicas, and may not know that they have ended (F33).
