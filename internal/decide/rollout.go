@@ -186,7 +186,7 @@ func (r *rollout) counts() (stable, next int) {
 	return r.turned(keep, come)
 }
 
-// held is how many there are of what is to run. One that must leave its node does not count beside its replacement.
+// held counts the replicas of the revision that is to run. One that must leave its node does not count beside its replacement.
 func (r *rollout) held() int {
 	if to := r.to(); !r.back {
 		return max(len(to.good), min(r.Want, to.kept()))
