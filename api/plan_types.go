@@ -96,7 +96,21 @@ type PlanObject struct {
 	Nodes []PlanNodes `json:"nodes,omitempty"`
 	// Changes are the fields of a deployment that differ from what runs, each with its path.
 	Changes []SpecChange `json:"changes,omitempty"`
+	// Rollout is how replicas of a deployment would be replaced, nil where none would.
+	Rollout *PlanRollout `json:"rollout,omitempty"`
 	Problem *Problem     `json:"problem,omitempty"`
+}
+
+// PlanRollout is what a rollout takes. It is as of the time of the plan, and not part of its digest.
+type PlanRollout struct {
+	Strategy StrategyType  `json:"strategy" enum:"rolling,canary,recreate"`
+	Steps    int           `json:"steps,omitempty" doc:"of a canary, with the last"`
+	Replicas int           `json:"replicas" doc:"replicas that are replaced"`
+	Most     int           `json:"most" doc:"replicas at a time"`
+	Peak     ResourceTotal `json:"peak" doc:"what those take at most"`
+	Surge    int           `json:"surge" doc:"replicas above the target"`
+	Room     *int          `json:"room,omitempty" doc:"how many of the surge have room now; missing where it was not looked for"`
+	Why      string        `json:"why,omitempty" doc:"why not all of the surge have room"`
 }
 
 // Difference is the changes from one JSON document to another. More counts those that were

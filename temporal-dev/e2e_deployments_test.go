@@ -69,7 +69,7 @@ func (s *stack) replicasLive(t *testing.T) {
 	status := d.status(t)
 	require.Equal(t, fleet.DeploymentRunning, status.State)
 	require.True(t, status.Available)
-	require.Equal(t, api.ReplicaTotals{Desired: 3, Healthy: 3}, status.Replicas)
+	require.Equal(t, api.ReplicaTotals{Desired: 3, Healthy: 3, Routable: 3}, status.Replicas)
 
 	requireSucceeded(t, d.ended(t, d.scale(t, 5).ID))
 	five := d.healthy(t, 5)

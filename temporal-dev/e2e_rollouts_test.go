@@ -285,10 +285,15 @@ func (d *service) as(t *testing.T, before, now []api.Replica) {
 
 // rolloutKilled kills processes of the region in a rollout: it goes on, and nothing runs twice (F58, F59, X1).
 func (d *service) rolloutKilled(t *testing.T) {
-	d.put.Strategy = api.Strategy{MinHealthyTime: 1, MaxSurge: &api.Share{Count: 1}}
+	one := &api.Share{Count: 1}
 	defer func() { d.put.Strategy = api.Strategy{} }()
-	for _, name := range []string{serverName, temporalName, postgresName} {
+	for name, strategy := range map[string]api.Strategy{
+		serverName:   {Type: fleet.StrategyCanary, MinHealthyTime: 1, MaxSurge: one, Steps: []api.CanaryStep{{Weight: 30, Interval: 1}, {Weight: 60}}},
+		temporalName: {Type: fleet.StrategyRecreate, MinHealthyTime: 1},
+		postgresName: {MinHealthyTime: 1, MaxSurge: one},
+	} {
 		t.Run(name, func(t *testing.T) {
+			d.put.Strategy = strategy
 			op := d.greets(t, "while "+name+" is killed")
 			d.under(t, "it has begun", func(r api.Rollout) bool { return r.State == fleet.RolloutDeploying && r.Wanted > 0 })
 			d.kill(t, name)

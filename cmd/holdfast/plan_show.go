@@ -69,6 +69,9 @@ func (p planPicture) object(o api.PlanObject) {
 		p.difference(1, *o.Declared)
 	}
 	p.showChanges("    ", o.Changes)
+	if o.Rollout != nil {
+		fmt.Fprintf(p.stdout, "    %s\n", clean(rolloutText(*o.Rollout)))
+	}
 	for _, n := range o.Nodes {
 		p.nodes(o, n)
 	}
@@ -142,4 +145,21 @@ func (p planPicture) line(indent int, mark, colour, text string) {
 		line = "\x1b[" + colour + "m" + line + "\x1b[0m"
 	}
 	fmt.Fprintln(p.stdout, line)
+}
+
+// rolloutText says what a rollout takes.
+func rolloutText(r api.PlanRollout) string {
+	how := string(r.Strategy)
+	if r.Steps > 0 {
+		how += fmt.Sprintf(" in %d steps", r.Steps)
+	}
+	text := fmt.Sprintf("rollout: %s, replaces %d replicas, up to %d at a time with %s", how, r.Replicas, r.Most, resourcesText(r.Peak))
+	switch {
+	case r.Room == nil || r.Surge == 0:
+	case *r.Room >= r.Surge:
+		text += fmt.Sprintf("; there is room for the %d above the target", r.Surge)
+	default:
+		text += fmt.Sprintf("; there is room for %d of the %d above the target: %s", *r.Room, r.Surge, r.Why)
+	}
+	return text
 }

@@ -9,6 +9,19 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
+// S123: a plan says what a rollout takes.
+func TestRolloutInAPlan(t *testing.T) {
+	t.Parallel()
+	one, two := 1, 2
+	r := api.PlanRollout{Strategy: fleet.StrategyCanary, Steps: 5, Replicas: 4, Most: 6, Surge: 2, Peak: api.ResourceTotal{CPU: 3}, Room: &two}
+	require.Contains(t, rolloutText(r), "canary in 5 steps, replaces 4 replicas, up to 6 at a time with ")
+	require.Contains(t, rolloutText(r), "there is room for the 2 above the target")
+	r.Room, r.Why = &one, "1 of 1 nodes match, and none has room"
+	require.Contains(t, rolloutText(r), "there is room for 1 of the 2 above the target: 1 of 1 nodes")
+	r.Room = nil
+	require.NotContains(t, rolloutText(r), "room")
+}
+
 // F68: a watch of a rollout ends with it, and says by its code how.
 func TestWatchEndsWithTheRollout(t *testing.T) {
 	t.Parallel()

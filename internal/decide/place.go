@@ -23,6 +23,17 @@ type PlaceRequest struct {
 	LostBefore time.Time `json:"lostBefore,omitzero"`
 }
 
+// PlacementOf asks for a place for one replica of a deployment.
+func PlacementOf(project fleet.ProjectName, spec fleet.PlacementSpec, d fleet.Definition) PlaceRequest {
+	r := PlaceRequest{Count: 1, Project: project, Spec: spec, Resources: d.Resources, Driver: d.RunBy(), Readiness: d.ChecksReadiness()}
+	for _, p := range d.Ports {
+		if p.Port > 0 {
+			r.Ports = append(r.Ports, p.Port)
+		}
+	}
+	return r
+}
+
 // Placed is the node of each replica, and how many found no room. In that case Reason is a stable word and Message
 // explains what is missing. Yield lists replicas of an earlier process version, each of which frees room for one
 // when it ends. It is empty while a matching node may reconnect soon.

@@ -101,6 +101,14 @@ type Process struct {
 // Argv is the whole command line.
 func (p Process) Argv() []string { return slices.Concat(p.Command, p.Args) }
 
+// RunBy is its driver, by its image if it names none.
+func (p Process) RunBy() Driver {
+	if p.InContainer() {
+		return DriverDocker
+	}
+	return DriverProcess
+}
+
 // ChecksReadiness reports whether it has a readiness check.
 func (p Process) ChecksReadiness() bool {
 	return p.Readiness != nil && p.Readiness.Type != HealthNone

@@ -425,8 +425,15 @@ func TestDeploymentChanges(t *testing.T) {
 	plan := into[api.Plan](t, a)
 	require.Equal(t, want, fieldPaths(planOf(t, plan, "web").Changes))
 	require.Empty(t, planOf(t, plan, "new").Changes)
+	require.Nil(t, planOf(t, plan, "new").Rollout)
+	rollout := planOf(t, plan, "web").Rollout
+	require.NotNil(t, rollout)
+	require.Equal(t, []any{fleet.StrategyRolling, 2, 3, 1, 0}, []any{rollout.Strategy, rollout.Replicas, rollout.Most, rollout.Surge, *rollout.Room})
+	require.NotEmpty(t, rollout.Why, "no node has room")
 	staged := into[api.Plan](t, r.call(r.admin, http.MethodPost, planPath+"?deploy=false", manifests))
 	require.Equal(t, deferred, fieldPaths(planOf(t, staged, "web").Changes))
+	require.Nil(t, planOf(t, staged, "web").Rollout, "nothing is replaced")
+	require.NotEqual(t, plan.Digest, staged.Digest)
 
 	require.Equal(t, deferred, put("?deploy=false", both))
 	deploy := into[api.Accepted](t, r.call(r.operator, http.MethodPost, webPath+"/deploy", `{}`))

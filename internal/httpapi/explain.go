@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -85,7 +84,7 @@ func (x *explaining) declared(ctx context.Context) error {
 	spec := x.spec.WithDefaults()
 	runs := x.defined(ctx, spec)
 	short := api.ExplainedSpec{
-		Type: spec.Type, Driver: driverOf(runs), Image: runs.Image, Command: runs.Argv(), Model: spec.Model,
+		Type: spec.Type, Driver: runs.RunBy(), Image: runs.Image, Command: runs.Argv(), Model: spec.Model,
 		Ports: runs.Ports, Health: runs.Health, Readiness: runs.Readiness, Resources: totalOf(spec.Resources), Replicas: spec.Replicas,
 		Placement: api.DeploymentPlacement(spec.Placement), State: spec.State, Recovery: spec.Recovery.WithDefaults(), Generation: generation,
 	}
@@ -126,13 +125,6 @@ func (x *explaining) defined(ctx context.Context, spec fleet.DeploymentSpec) fle
 		return spec.Process // an explanation that is shorter is better than none
 	}
 	return d.Process
-}
-
-func driverOf(p fleet.Process) fleet.Driver {
-	if p.Driver == "" && p.Image != "" {
-		return fleet.DriverDocker
-	}
-	return cmp.Or(p.Driver, fleet.DriverProcess)
 }
 
 func totalOf(r fleet.Resources) api.ResourceTotal {

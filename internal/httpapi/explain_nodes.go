@@ -24,8 +24,7 @@ func (x *explaining) room(ctx context.Context) error {
 	}
 	spec := x.spec.WithDefaults()
 	spec.Process = x.defined(ctx, spec)
-	want := placeRequest(spec)
-	want.Project = fleet.ProjectName(x.out.Project)
+	want := decide.PlacementOf(fleet.ProjectName(x.out.Project), spec.Placement, fleet.Definition{Process: spec.Process, Resources: spec.Resources})
 	n := totalsOf(x.view)
 	if want.Count = n.Desired - n.Healthy - n.Starting - n.Unhealthy - n.Degraded; want.Count > 0 && !x.ends {
 		placed := decide.Place(want, rooms)
@@ -47,16 +46,6 @@ func (x *explaining) room(ctx context.Context) error {
 		x.out.Nodes, x.out.MoreNodes = x.out.Nodes[:explainedNodes], x.out.MoreNodes+more
 	}
 	return nil
-}
-
-func placeRequest(spec fleet.DeploymentSpec) decide.PlaceRequest {
-	want := decide.PlaceRequest{Spec: spec.Placement, Resources: spec.Resources, Driver: driverOf(spec.Process), Readiness: spec.Process.ChecksReadiness()}
-	for _, p := range spec.Process.Ports {
-		if p.Port > 0 {
-			want.Ports = append(want.Ports, p.Port)
-		}
-	}
-	return want
 }
 
 func freeOn(want decide.PlaceRequest, r fleet.NodeRoom) api.NodeFree {

@@ -150,7 +150,9 @@ func (p *planner) comparePaths(ctx context.Context, few []*planned, run map[stri
 	for i := 0; i < len(few) && err == nil; i++ {
 		r := run[few[i].key.Name]
 		r.Body, r.Applied.Body = bodies[r.Definition], bodies[r.Applied.Definition]
-		few[i].changes, err = few[i].deployment.made.Changes(&r, few[i].deploy)
+		if few[i].changes, err = few[i].deployment.made.Changes(&r, few[i].deploy); err == nil {
+			err = p.detailRollout(ctx, few[i], r)
+		}
 	}
 	return err
 }

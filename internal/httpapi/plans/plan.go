@@ -51,21 +51,23 @@ type planner struct {
 	caller serve.Caller
 	key    string // the Idempotency-Key of an apply
 
-	declared   map[fleet.ObjectKey]*planned
-	known      map[fleet.ObjectKey]plans.Standing
-	copied     map[fleet.ObjectKey]plans.Copied
-	sites      map[string]fleet.SiteSpec
-	nodes      map[string]string // the sites of nodes
-	taken      map[string]string // by the sites of the request
-	last       map[string]int64  // template generations
-	specs      map[fleet.TemplatePin]fleet.TemplateSpec
-	pins       map[pinning]fleet.TemplatePin
-	sizes      map[plans.BodyOf]int64
-	texts      texts
-	room       int // for differences
-	ordered    []*planned
-	deletes    []*planned
-	wouldPrune []api.PlanKey
+	declared map[fleet.ObjectKey]*planned
+	known    map[fleet.ObjectKey]plans.Standing
+	copied   map[fleet.ObjectKey]plans.Copied
+	sites    map[string]fleet.SiteSpec
+	nodes    map[string]string // the sites of nodes
+	taken    map[string]string // by the sites of the request
+	last     map[string]int64  // template generations
+	specs    map[fleet.TemplatePin]fleet.TemplateSpec
+	pins     map[pinning]fleet.TemplatePin
+	sizes    map[plans.BodyOf]int64
+	texts    texts
+	room     int // for differences
+	// roomsLooked is for how many deployments it was looked whether there is room.
+	roomsLooked int
+	ordered     []*planned
+	deletes     []*planned
+	wouldPrune  []api.PlanKey
 }
 
 func (s *Calls) planFor(ctx context.Context, r *planRequest, key string) (*planner, error) {
@@ -159,7 +161,7 @@ func (p *planned) view() api.PlanObject {
 	}
 	v.Action, v.Digest, v.Releases, v.Unreleased = p.action, p.digest, p.releases, p.unreleased
 	v.Hash, v.Size = p.content.Hash, p.content.Size
-	v.Declared, v.Nodes, v.Changes = p.difference, p.nodes, p.changes
+	v.Declared, v.Nodes, v.Changes, v.Rollout = p.difference, p.nodes, p.changes, p.rollout
 	return v
 }
 

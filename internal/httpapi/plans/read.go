@@ -63,6 +63,7 @@ type planned struct {
 	// What is shown of a change.
 	difference *api.Difference
 	changes    []fleet.SpecChange
+	rollout    *api.PlanRollout
 	nodes      []api.PlanNodes
 }
 

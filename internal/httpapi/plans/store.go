@@ -21,6 +21,8 @@ type Store interface {
 	// ViewDeployments takes as many queries for a page as for one. It knows deployments that have
 	// ended too, as long as their record is kept.
 	ViewDeployments(ctx context.Context, names ...string) (map[string]deployments.DeploymentView, error)
+	// Rooms gives every node of the region as placement sees it for one deployment.
+	Rooms(ctx context.Context, name fleet.DeploymentName) ([]fleet.NodeRoom, error)
 	// RunningSpecs gives what runs of deployments by name, without bodies; nothing of one that was not released.
 	RunningSpecs(ctx context.Context, names ...string) (map[string]fleet.RunningSpec, error)
 }

@@ -23,13 +23,16 @@ const looksPerVisit = 5
 // visit reads, decides and acts. Reports continue during that time: if they changed what the plan is about, it
 // looks and decides anew. Each time more rows are locked, so that soon nothing moves any more.
 func (w *deploymentWork) visit(ctx context.Context) (fleet.DeploymentVisited, error) {
-	if err := w.beginWaiting(ctx); err != nil {
-		return fleet.DeploymentVisited{}, err
-	}
 	for range looksPerVisit {
 		l, err := w.look(ctx)
 		if err != nil {
 			return fleet.DeploymentVisited{}, err
+		}
+		if l.rollout == nil && w.restartWaits(l.seen) {
+			if err := w.beginWaiting(ctx); err != nil {
+				return fleet.DeploymentVisited{}, err
+			}
+			continue
 		}
 		decided := decide.Deployment(l.seen)
 		if w.looked != nil {

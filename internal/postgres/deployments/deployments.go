@@ -72,7 +72,7 @@ func readDefinition(text []byte) (d fleet.Definition, err error) {
 }
 
 func termsIn(d fleet.Definition) terms {
-	t := terms{Driver: d.Driver, StartupSeconds: defaultStartupSeconds, StopSeconds: d.StopSeconds, Resources: d.Resources, Replica: d.Terms()}
+	t := terms{Driver: d.RunBy(), StartupSeconds: defaultStartupSeconds, StopSeconds: d.StopSeconds, Resources: d.Resources, Replica: d.Terms()}
 	if d.Startup != nil && d.Startup.Deadline > 0 {
 		t.StartupSeconds = d.Startup.Deadline
 	}
@@ -87,12 +87,6 @@ func termsIn(d fleet.Definition) terms {
 	}
 	if t.StopSeconds <= 0 {
 		t.StopSeconds = defaultStopSeconds
-	}
-	if t.Driver == "" {
-		t.Driver = fleet.DriverProcess
-		if d.Image != "" {
-			t.Driver = fleet.DriverDocker
-		}
 	}
 	for _, p := range d.Ports {
 		if p.Port != 0 {

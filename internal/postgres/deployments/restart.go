@@ -3,6 +3,7 @@ package deployments
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -78,25 +79,23 @@ func (w *deploymentWork) recreate(ctx context.Context) (int64, error) {
 	return l.version, w.rollOut(ctx, l)
 }
 
+// restartWaits reports whether a restart has waited for the end of a rollout.
+func (w *deploymentWork) restartWaits(seen fleet.DeploymentSeen) bool {
+	return !w.deleting() && slices.ContainsFunc(seen.Operations, func(o fleet.DeploymentOperation) bool {
+		return o.Kind == fleet.OperationRestart && o.ProcessVersion == 0 && !o.Cancelled
+	})
+}
+
 // beginWaiting begins the restarts that waited for the end of a rollout, all together.
 func (w *deploymentWork) beginWaiting(ctx context.Context) error {
 	rows, err := w.q.SeeDeploymentOperations(ctx, w.subject())
 	if err != nil {
 		return postgres.Failed("read the operations", err)
 	}
-	waits, t := false, DeploymentTurn{Write: postgres.Write{Request: postgres.Request{Actor: postgres.RegionActor}}}
-	for _, o := range rows {
-		if fleet.OperationKind(o.Kind) == fleet.OperationRestart && o.ProcessVersion == 0 && !o.CancelRequested {
-			waits, t.StopFirst = true, t.StopFirst || o.StopFirst
-		}
-	}
-	if !waits || w.deleting() {
-		return nil
-	}
-	if active, err := w.activeRollout(ctx); err != nil || active != nil {
-		return err
-	}
-	t.StopFirst = t.StopFirst && w.mayStopFirst()
+	t := DeploymentTurn{Write: postgres.Write{Request: postgres.Request{Actor: postgres.RegionActor}}}
+	t.StopFirst = w.mayStopFirst() && slices.ContainsFunc(rows, func(o db.SeeDeploymentOperationsRow) bool {
+		return fleet.OperationKind(o.Kind) == fleet.OperationRestart && o.ProcessVersion == 0 && !o.CancelRequested && o.StopFirst
+	})
 	begun, err := w.beginRestart(ctx, t)
 	if err != nil {
 		return err
