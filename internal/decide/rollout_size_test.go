@@ -21,7 +21,8 @@ func TestSizeOf(t *testing.T) {
 		"rolling, larger ones":  {fleet.Strategy{}, small, large, decide.RolloutSize{Replicas: 6, Surge: 2, Peak: fleet.Resources{CPU: 10, Memory: 420, GPUs: 4}}},
 		"rolling, smaller ones": {fleet.Strategy{}, large, small, decide.RolloutSize{Replicas: 6, Surge: 2, Peak: fleet.Resources{CPU: 10, Memory: 420, GPUs: 4}}},
 		"no surge": {
-			fleet.Strategy{MaxSurge: &fleet.Share{}, MaxUnavailable: &fleet.Share{Count: 1}}, small, large,
+			fleet.Strategy{MaxSurge: &fleet.Share{}, MaxUnavailable: &fleet.Share{Count: 1}},
+			small, large,
 			decide.RolloutSize{Replicas: 4, Peak: fleet.Resources{CPU: 8, Memory: 400, GPUs: 4}},
 		},
 		"a surge above the target": {fleet.Strategy{MaxSurge: &fleet.Share{Count: 9}}, small, small, decide.RolloutSize{Replicas: 8, Surge: 4, Peak: fleet.Resources{CPU: 8, Memory: 800}}},
