@@ -150,7 +150,7 @@ func (m *mesh) follow(ctx context.Context) (wait func()) {
 	return m.followBy(ctx, func(r *sharing) *watch.Follower {
 		return &watch.Follower{
 			Now: time.Now, Store: r.store, Peers: from{m, r.name}, Log: slog.New(slog.DiscardHandler),
-			Turn: 700 * time.Millisecond, Beat: 50 * time.Millisecond, Silence: 20 * time.Second, Retry: 50 * time.Millisecond,
+			Turn: 5 * time.Second, Beat: 50 * time.Millisecond, Silence: 20 * time.Second, Retry: 50 * time.Millisecond,
 		}
 	})
 }
