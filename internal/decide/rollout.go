@@ -173,10 +173,10 @@ func (r *rollout) counts() (stable, next int) {
 	}
 	room := target + r.Strategy.Surge(target)
 	come := min(limit, room-max(keep, from.present()))
-	come = max(r.paced(come), min(r.held(), limit))
 	if r.state == fleet.RolloutPaused && r.StepAt.IsZero() {
-		come = min(r.Want, limit)
+		come = min(come, r.Want)
 	}
+	come = max(r.paced(come), min(r.held(), limit))
 	if keep > from.kept() { // what crashed comes back within the surge
 		keep = min(keep, max(from.kept(), room-to.present()))
 		if r.plan.Short { // nor does what ended to make room
