@@ -183,6 +183,7 @@ func (c *deploymentCase) endSurplus() {
 		c.terminate(r, ReasonScaledDown, fmt.Sprintf("the target is %d", c.v.Target))
 	}
 	kept, stale := routable(good[c.v.surplus():]), heard(c.v.stale)
+	short := c.v.short || len(kept)+len(routable(stale)) < c.v.Target
 	spare := max(0, len(kept)+len(stale)-c.v.Target)
 	for _, r := range stale[:min(len(stale), spare)] {
 		c.replaced(r)
@@ -197,7 +198,7 @@ func (c *deploymentCase) endSurplus() {
 		}
 	}
 	for _, r := range c.v.useless {
-		if c.v.unsaid(r) && !c.v.short { // the others have ended
+		if c.v.unsaid(r) && !short { // the others have ended
 			c.replaced(r)
 		}
 	}
@@ -265,10 +266,13 @@ func (c *deploymentCase) create(held int) {
 	}
 }
 
-// surges counts what remains once the steps of this visit are done.
+// surges counts what remains once the steps of this visit are done. It waits for what a node has yet to report.
 func (c *deploymentCase) surges(held int) bool {
-	stale := slices.DeleteFunc(slices.Clone(c.v.stale), func(r fleet.ReplicaSeen) bool {
+	ends := func(r fleet.ReplicaSeen) bool {
 		return slices.ContainsFunc(c.plan.Terminate, func(s fleet.ReplicaStep) bool { return s.ID == r.ID })
-	})
-	return c.v.replaces(stale, held)
+	}
+	if slices.ContainsFunc(c.v.useless, func(r fleet.ReplicaSeen) bool { return c.v.unsaid(r) && !ends(r) }) {
+		return false
+	}
+	return c.v.replaces(slices.DeleteFunc(slices.Clone(c.v.stale), ends), held)
 }
