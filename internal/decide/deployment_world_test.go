@@ -529,7 +529,7 @@ func (g *region) verb(on fleet.RolloutEvent) {
 		return
 	}
 	was := g.seen.Rollout.State
-	now, changed, err := decide.Turn(*g.seen.Rollout, on)
+	now, changed, err := decide.Turn(*g.seen.Rollout, on, 0)
 	if err != nil || !changed {
 		return
 	}

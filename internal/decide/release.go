@@ -32,8 +32,7 @@ func (s ReleaseSeen) Applied() ReleaseSeen {
 type ReleaseWay string
 
 // It keeps what runs, joins the rollout of the same content, waits for a restart while what is applied runs on, starts a
-// rollout beside the stable revision, or is the
-// deployment's own revision at once, because nothing runs to which it could return.
+// rollout beside the stable revision, or is the deployment's own revision at once, because nothing runs to which it could return.
 const (
 	ReleaseKeeps    ReleaseWay = "keeps"
 	ReleaseJoins    ReleaseWay = "joins"

@@ -114,13 +114,18 @@ func TestTurn(t *testing.T) {
 		"promoted in the last":       {at(fleet.RolloutDeploying, 2, false), fleet.RolloutPromote, at(fleet.RolloutDeploying, 2, false), false},
 		"promoted, paused in it":     {at(fleet.RolloutPaused, 2, false), fleet.RolloutPromote, at(fleet.RolloutDeploying, 2, false), true},
 	} {
-		now, changes, err := decide.Turn(c.is, c.on)
+		now, changes, err := decide.Turn(c.is, c.on, 0)
 		require.NoError(t, err, name)
 		require.Equal(t, []any{c.becomes, c.changes}, []any{now, changes}, name)
 	}
 	for _, on := range []fleet.RolloutEvent{fleet.RolloutPause, fleet.RolloutResume, fleet.RolloutPromote} {
-		_, _, err := decide.Turn(at(fleet.RolloutCanceling, 0, false), on)
+		_, _, err := decide.Turn(at(fleet.RolloutCanceling, 0, false), on, 0)
 		require.Equal(t, fleet.IllegalState, fleet.KindOf(err), on)
+	}
+	for step, changes := range map[int]bool{0: true, 1: true, 2: false, 3: false} {
+		_, changed, err := decide.Turn(at(fleet.RolloutPaused, 0, true), fleet.RolloutResume, step)
+		require.NoError(t, err)
+		require.Equal(t, changes, changed, "a request that means step %d", step)
 	}
 	require.Equal(t, 2, decide.FirstStep(at("", 0, false).Strategy, 0, 1), "too few are routable")
 	require.Zero(t, decide.FirstStep(at("", 0, false).Strategy, 1, 1))

@@ -450,25 +450,6 @@ func (q *Queries) RegionThere(ctx context.Context) (time.Time, error) {
 	return since, err
 }
 
-const revisionBefore = `-- name: RevisionBefore :one
-SELECT x.revision::bigint AS revision FROM (
-    SELECT d.revision, 0 AS first FROM deployments d
-    WHERE d.name = $1 AND d.revision > 0
-      AND EXISTS (SELECT 1 FROM deployment_revisions v WHERE v.deployment = d.name AND v.uid = d.uid AND v.revision > d.revision)
-    UNION ALL
-    (SELECT r.from_revision, 1 FROM rollouts r JOIN deployments d ON d.name = r.deployment AND d.project = r.project
-     WHERE r.deployment = $1 AND r.state = 'DEPLOYED' ORDER BY r.number DESC LIMIT 1)) x
-ORDER BY x.first LIMIT 1
-`
-
-// The stable revision if a newer one was released, else that from which it was rolled out.
-func (q *Queries) RevisionBefore(ctx context.Context, deployment string) (int64, error) {
-	row := q.db.QueryRow(ctx, revisionBefore, deployment)
-	var revision int64
-	err := row.Scan(&revision)
-	return revision, err
-}
-
 const scaledRollout = `-- name: ScaledRollout :exec
 UPDATE rollouts SET progress_at = now(), from_target = NULL WHERE deployment = $1 AND ended_at IS NULL
 `
@@ -477,6 +458,27 @@ UPDATE rollouts SET progress_at = now(), from_target = NULL WHERE deployment = $
 func (q *Queries) ScaledRollout(ctx context.Context, deployment string) error {
 	_, err := q.db.Exec(ctx, scaledRollout, deployment)
 	return err
+}
+
+const seeRollback = `-- name: SeeRollback :one
+SELECT d.revision AS stable,
+       coalesce((SELECT max(v.revision) FROM deployment_revisions v WHERE v.deployment = d.name AND v.uid = d.uid), 0)::bigint AS newest,
+       coalesce((SELECT r.from_revision FROM rollouts r WHERE r.deployment = d.name AND r.project = d.project AND r.state = 'DEPLOYED'
+                 ORDER BY r.number DESC LIMIT 1), 0)::bigint AS before
+FROM deployments d WHERE d.name = $1
+`
+
+type SeeRollbackRow struct {
+	Stable int64
+	Newest int64
+	Before int64
+}
+
+func (q *Queries) SeeRollback(ctx context.Context, deployment string) (SeeRollbackRow, error) {
+	row := q.db.QueryRow(ctx, seeRollback, deployment)
+	var i SeeRollbackRow
+	err := row.Scan(&i.Stable, &i.Newest, &i.Before)
+	return i, err
 }
 
 const turnRollout = `-- name: TurnRollout :exec

@@ -50,13 +50,8 @@ func (w *deploymentWork) turnRollout(ctx context.Context, t RolloutTurn) (*postg
 	if t.On == fleet.RolloutCancel {
 		return w.askReturn(ctx, t, r)
 	}
-	if t.Step == 0 || t.Step == int(r.Step)+1 { // else it is late
-		if err := w.turnStep(ctx, t, r); err != nil {
-			return nil, err
-		}
-	}
-	if t.Door.Run == "" {
-		return nil, nil
+	if err := w.turnStep(ctx, t, r); err != nil || t.Door.Run == "" {
+		return nil, err
 	}
 	return w.insertEnded(ctx, t.Door, postgres.NewOperation{Kind: fleet.OperationTurn, Revision: r.ToRevision}, fleet.OperationFinish{Reason: string(t.On)})
 }
@@ -67,7 +62,7 @@ func (w *deploymentWork) turnStep(ctx context.Context, t RolloutTurn, r *db.Roll
 	if err := json.Unmarshal(r.Strategy, &seen.Strategy); err != nil {
 		return postgres.Failed("read a strategy", err)
 	}
-	now, changes, err := decide.Turn(seen, t.On)
+	now, changes, err := decide.Turn(seen, t.On, t.Step)
 	if err != nil || !changes {
 		return err
 	}
@@ -153,15 +148,17 @@ func (s *Store) ListRollouts(ctx context.Context, name fleet.DeploymentName, aft
 	return out, nil
 }
 
-// RevisionBefore is the revision that a rollback restores: the stable one while or after another was rolled out and is not
-// DEPLOYED, else that before it.
+// RevisionBefore is the revision that a rollback without one restores.
 func (s *Store) RevisionBefore(ctx context.Context, name fleet.DeploymentName) (int64, error) {
-	revision, err := s.Q.RevisionBefore(ctx, string(name))
-	if postgres.NoRows(err) {
-		return 0, fleet.Errorf(fleet.IllegalState, "deployment %s has no earlier revision that ran", name).At("/revision").
-			WithHint("name one; see its rollouts: holdfast rollout history " + string(name))
+	seen, err := s.Q.SeeRollback(ctx, string(name))
+	if err != nil && !postgres.NoRows(err) {
+		return 0, postgres.Failed("read the revision before", err)
 	}
-	return revision, postgres.Failed("read the revision before", err)
+	if to := decide.Rollback(decide.RollbackSeen(seen)); to > 0 {
+		return to, nil
+	}
+	return 0, fleet.Errorf(fleet.IllegalState, "deployment %s has no earlier revision that ran", name).At("/revision").
+		WithHint("name one; see its rollouts: holdfast rollout history " + string(name))
 }
 
 // addRollouts adds the rollouts under way to what is known of deployments.

@@ -64,13 +64,9 @@ SELECT coalesce((SELECT l.since FROM link_there l), now())::timestamptz AS since
 -- name: ScaledRollout :exec
 UPDATE rollouts SET progress_at = now(), from_target = NULL WHERE deployment = @deployment AND ended_at IS NULL;
 
--- The stable revision if a newer one was released, else that from which it was rolled out.
--- name: RevisionBefore :one
-SELECT x.revision::bigint AS revision FROM (
-    SELECT d.revision, 0 AS first FROM deployments d
-    WHERE d.name = @deployment AND d.revision > 0
-      AND EXISTS (SELECT 1 FROM deployment_revisions v WHERE v.deployment = d.name AND v.uid = d.uid AND v.revision > d.revision)
-    UNION ALL
-    (SELECT r.from_revision, 1 FROM rollouts r JOIN deployments d ON d.name = r.deployment AND d.project = r.project
-     WHERE r.deployment = @deployment AND r.state = 'DEPLOYED' ORDER BY r.number DESC LIMIT 1)) x
-ORDER BY x.first LIMIT 1;
+-- name: SeeRollback :one
+SELECT d.revision AS stable,
+       coalesce((SELECT max(v.revision) FROM deployment_revisions v WHERE v.deployment = d.name AND v.uid = d.uid), 0)::bigint AS newest,
+       coalesce((SELECT r.from_revision FROM rollouts r WHERE r.deployment = d.name AND r.project = d.project AND r.state = 'DEPLOYED'
+                 ORDER BY r.number DESC LIMIT 1), 0)::bigint AS before
+FROM deployments d WHERE d.name = @deployment;
