@@ -180,7 +180,11 @@ func (o operationCase) writtenOff(n fleet.UnconfirmedNode) bool {
 const unconfirmedListed = 10
 
 func unconfirmedMessage(o operationCase) string {
-	nodes := o.unconfirmed()
+	return "these nodes did not confirm the end and may keep running replicas until they reconnect: " + listNodes(o.unconfirmed())
+}
+
+// listNodes names the first of some nodes, and counts the rest.
+func listNodes(nodes []fleet.NodeName) string {
 	var names []string
 	for _, n := range nodes[:min(len(nodes), unconfirmedListed)] {
 		names = append(names, string(n))
@@ -189,7 +193,7 @@ func unconfirmedMessage(o operationCase) string {
 	if more := len(nodes) - unconfirmedListed; more > 0 {
 		listed += fmt.Sprintf(" and %d more", more)
 	}
-	return "these nodes did not confirm the end and may keep running replicas until they reconnect: " + listed
+	return listed
 }
 
 // hasScaled: exactly the target number runs, all are healthy, and the surplus has ended.

@@ -101,6 +101,9 @@ func (r *rollout) on(rule string, e fleet.RolloutEvent) {
 		}
 		r.plan.Reason, r.plan.Anew = rule, true
 		r.plan.Most, r.plan.ProgressAt = len(r.proven()), r.seen.At
+		if rule == ReasonNotConnected || rule == ReasonNotConfirmed {
+			r.plan.Failure = "replicas may run on these nodes: " + listNodes(r.silent())
+		}
 		if n := r.next.unready(); n > 0 && r.plan.Failure == "" {
 			r.plan.Failure = replicasAre(n, "healthy and not ready: the readiness check does not pass")
 		}

@@ -81,9 +81,19 @@ func (r *rollout) approachesNone() bool {
 
 // cannotStop: a recreation would end replicas, and may not know that they have ended (F33).
 func (r *rollout) cannotStop() bool {
-	return r.recreation(recreateCheck) && (len(r.elsewhere()) > 0 || slices.ContainsFunc(r.all(r.stable), func(x fleet.ReplicaSeen) bool {
-		return !x.Unheard.IsZero()
-	}))
+	return r.recreation(recreateCheck) && len(r.silent()) > 0
+}
+
+// silent are the nodes of which it is not known whether they run anything: they are not connected, or have not confirmed an end.
+func (r *rollout) silent() []fleet.NodeName {
+	nodes := r.elsewhere()
+	for _, x := range r.all(r.stable) {
+		if !x.Unheard.IsZero() {
+			nodes = append(nodes, x.Node)
+		}
+	}
+	slices.Sort(nodes)
+	return slices.Compact(nodes)
 }
 
 func (r *rollout) mayStop() bool { return r.recreation(recreateCheck) }

@@ -12,12 +12,18 @@ func (r *rollout) tellHow() string {
 	of := fmt.Sprintf("%d of %d replicas are healthy", len(r.proven()), r.seen.Target)
 	switch r.state { //nolint:exhaustive // the last return is for the others
 	case fleet.RolloutCanceling:
+		if r.restarts() {
+			return fmt.Sprintf("the restart of revision %d is taken back, because of %s: %s", r.To.Revision, r.why(), of)
+		}
 		return fmt.Sprintf("it returns from revision %d to revision %d, because of %s: %s", r.To.Revision, r.seen.Revision, r.why(), of)
 	case fleet.RolloutPaused:
 		return fmt.Sprintf("the rollout of revision %d is paused%s: %s", r.To.Revision, r.at(), of)
 	case fleet.RolloutDeployed:
 		return fmt.Sprintf("revision %d runs everywhere", r.To.Revision)
 	case fleet.RolloutCanceled, fleet.RolloutFailed:
+		if r.restarts() {
+			return fmt.Sprintf("the restart of revision %d was taken back: %s", r.To.Revision, r.why())
+		}
 		return fmt.Sprintf("revision %d was rolled back to revision %d: %s", r.To.Revision, r.seen.Revision, r.why())
 	}
 	if r.plan.Failure != "" {
@@ -25,6 +31,9 @@ func (r *rollout) tellHow() string {
 	}
 	if r.recreates() && r.Step < recreateStart {
 		of = "its replicas end before the first new one starts"
+	}
+	if r.restarts() {
+		return fmt.Sprintf("revision %d is restarted: %s", r.To.Revision, of)
 	}
 	return fmt.Sprintf("revision %d replaces revision %d%s: %s", r.To.Revision, r.seen.Revision, r.at(), of)
 }
@@ -53,3 +62,6 @@ func (r *rollout) why() string {
 	}
 	return r.plan.Reason
 }
+
+// restarts: it brings the stable revision itself, as new processes.
+func (r *rollout) restarts() bool { return r.To.Revision == r.seen.Revision }

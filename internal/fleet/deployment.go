@@ -216,6 +216,8 @@ type OperationTerms struct {
 	Startup, Check, Stop time.Duration
 	// MinHealthy is how long a new replica must be healthy until it counts.
 	MinHealthy time.Duration
+	// Intervals are those of the steps of a canary.
+	Intervals time.Duration
 }
 
 // ConditionStatus is whether a condition holds.

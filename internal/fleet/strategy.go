@@ -76,6 +76,20 @@ func (s Strategy) Intervals() (sum time.Duration) {
 	return sum
 }
 
+// StopFirst is the strategy by which all replicas end before the first new one starts.
+func (s Strategy) StopFirst() Strategy {
+	s.Type, s.Steps = StrategyRecreate, nil
+	return s
+}
+
+// Joining is the strategy of a rollout under way that an edit joins: of its own type, with its steps if that was another one.
+func (s Strategy) Joining(under Strategy) Strategy {
+	if s.Type != under.Type {
+		s.Type, s.Steps = under.Type, under.Steps
+	}
+	return s
+}
+
 // DefaultPauseDeadline is how long a rollout may be paused.
 const DefaultPauseDeadline = 72 * time.Hour
 

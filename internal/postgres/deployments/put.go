@@ -328,7 +328,7 @@ func (w *deploymentWork) operationTerms(ctx context.Context, o postgres.NewOpera
 		if err != nil {
 			return out, err
 		}
-		out.MinHealthy = spec.Strategy.MinHealthy()
+		out.MinHealthy, out.Intervals = spec.Strategy.MinHealthy(), spec.Strategy.Intervals()
 	}
 	p := db.OlderReplicasParams{Deployment: w.row.Name, ProcessVersion: o.ProcessVersion}
 	if o.Kind == fleet.OperationConverge { // what an earlier revision placed may have to move

@@ -69,7 +69,7 @@ func (w *deploymentWork) recreate(ctx context.Context) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	l.spec.Strategy.Type, l.spec.Strategy.Steps = fleet.StrategyRecreate, nil
+	l.spec.Strategy = l.spec.Strategy.StopFirst()
 	p := db.ReleaseDeploymentParams{
 		Name: w.row.Name, Revision: w.row.Revision, Uid: w.row.Uid, ProcessVersion: l.version, Target: w.row.Target, Rolls: true,
 	}

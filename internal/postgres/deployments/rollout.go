@@ -93,10 +93,10 @@ func (w *deploymentWork) targetBefore() int32 {
 	return w.row.Target
 }
 
-// rolloutLimit is how long a rollout may take, pauses apart: as its operation, and the intervals of a canary.
+// rolloutLimit is how long a rollout may take, pauses apart: as its operation.
 func (w *deploymentWork) rolloutLimit(ctx context.Context, l line) (time.Duration, error) {
 	t, err := w.operationTerms(ctx, postgres.NewOperation{Kind: fleet.OperationConverge, Revision: l.revision.Revision, ProcessVersion: l.version})
-	return decide.OperationLimit(t) + l.spec.Strategy.Intervals(), err
+	return decide.OperationLimit(t), err
 }
 
 // supersede ends a rollout whose revision is not wanted any more: its replicas are replaced by what is.
@@ -189,7 +189,7 @@ func (w *deploymentWork) rollAgain(ctx context.Context, active *db.Rollout, revi
 		return err
 	}
 	if o.StopFirst {
-		l.spec.Strategy.Type, l.spec.Strategy.Steps = fleet.StrategyRecreate, nil
+		l.spec.Strategy = l.spec.Strategy.StopFirst()
 	}
 	o.Revision, o.ProcessVersion = revision, l.version
 	seen := w.releaseSeen(l.spec)

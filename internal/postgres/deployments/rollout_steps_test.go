@@ -96,7 +96,7 @@ func TestCanaryPromoted(t *testing.T) {
 	require.Equal(t, fleet.RolloutDeployed, state, "none of it ran")
 }
 
-// F31 to F33, F59: a restart that stops first ends all replicas before it creates one, and starts again what it stopped where a node
+// F23, F31 to F33, F59: a restart that stops first ends all replicas before it creates one, and starts again what it stopped where a node
 // does not confirm it.
 func TestRestartStopsFirst(t *testing.T) {
 	t.Parallel()
@@ -110,7 +110,9 @@ func TestRestartStopsFirst(t *testing.T) {
 		"not confirmed": {func(b *bench) {
 			b.disconnect(nodeA)
 			b.late()
-			require.Equal(b.T, fleet.RolloutCanceling, b.rollouts()[0].State)
+			r := b.rollouts()[0]
+			require.Equal(b.T, fleet.RolloutCanceling, r.State)
+			require.Contains(b.T, r.Message, "replicas may run on these nodes: "+string(nodeA))
 			b.connect(nodeA)
 		}, "restart failed", fleet.RolloutFailed, map[int64]int{3: 2}},
 		"cancelled": {func(b *bench) {
@@ -154,6 +156,7 @@ func TestRestartStopsNothingBesideALostNode(t *testing.T) {
 	o, err := b.GetOperation(b.Ctx(), op.Operation.ID)
 	require.NoError(t, err)
 	require.Equal(t, "not_connected", o.Reason)
+	require.Contains(t, o.Message, "replicas may run on these nodes: "+string(nodeB))
 	_, err = b.turnDeployment(fleet.OperationScale, to(0))
 	require.NoError(t, err)
 	b.settles()

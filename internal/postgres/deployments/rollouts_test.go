@@ -93,7 +93,22 @@ func TestRolloutIsDeployed(t *testing.T) {
 	require.Equal(t, []string{"converge succeeded", "converge succeeded"}, b.deploymentOperations())
 }
 
-// F63, F71, S126, X8: a revision that does not get healthy is rolled back at its deadline, and not tried again until somebody asks.
+// F76: the newest hundred rollouts of a deployment are kept.
+func TestRolloutsAreKept(t *testing.T) {
+	t.Parallel()
+	b := setup(t).deployable().running("two")
+	b.settles()
+	b.Exec(`INSERT INTO rollouts (deployment, number, uid, project, from_revision, to_revision, process_version, strategy, state, progress, deadline_at, created_by, ended_at)
+		SELECT deployment, n, uid, project, from_revision, to_revision, process_version, strategy, state, progress, deadline_at, created_by, ended_at
+		FROM rollouts, generate_series(2, 120) n`)
+	b.putDeployment(commanded("three"))
+	b.settles()
+	all := b.rollouts()
+	require.Len(t, all, 100)
+	require.EqualValues(t, []int64{121, 22}, []int64{all[0].Number, all[99].Number})
+}
+
+// F63, F65, F71, S126, X8: a revision that does not get healthy is rolled back at its deadline, and not tried again until somebody asks.
 func TestRolloutReturns(t *testing.T) {
 	t.Parallel()
 	b := setup(t).deployable().running("two")

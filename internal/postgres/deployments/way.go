@@ -144,10 +144,7 @@ func (w *deploymentWork) join(ctx context.Context, revision int64, active *db.Ro
 	if err := json.Unmarshal(active.Strategy, &before); err != nil {
 		return postgres.Failed("read a strategy", err)
 	}
-	if now := &l.spec.Strategy; now.Type != before.Type {
-		now.Type, now.Steps = before.Type, before.Steps
-	}
-	strategy, err := json.Marshal(l.spec.Strategy)
+	strategy, err := json.Marshal(l.spec.Strategy.Joining(before))
 	if err != nil {
 		return postgres.Failed("write a strategy", err)
 	}
