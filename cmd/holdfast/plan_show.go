@@ -153,7 +153,10 @@ func rolloutText(r api.PlanRollout) string {
 	if r.Steps > 0 {
 		how += fmt.Sprintf(" in %d steps", r.Steps)
 	}
-	text := fmt.Sprintf("rollout: %s, replaces %d replicas, up to %d at a time with %s", how, r.Replicas, r.Most, resourcesText(r.Peak))
+	text := fmt.Sprintf("rollout: %s, replaces %d replicas, up to %d at a time", how, r.Replicas, r.Most)
+	if r.Peak != (api.ResourceTotal{}) {
+		text += " with " + resourcesText(r.Peak)
+	}
 	switch {
 	case r.Room == nil || r.Surge == 0:
 	case *r.Room >= r.Surge:

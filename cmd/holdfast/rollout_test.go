@@ -18,8 +18,9 @@ func TestRolloutInAPlan(t *testing.T) {
 	require.Contains(t, rolloutText(r), "there is room for the 2 above the target")
 	r.Room, r.Why = &one, "1 of 1 nodes match, and none has room"
 	require.Contains(t, rolloutText(r), "there is room for 1 of the 2 above the target: 1 of 1 nodes")
-	r.Room = nil
+	r.Room, r.Peak = nil, api.ResourceTotal{}
 	require.NotContains(t, rolloutText(r), "room")
+	require.NotContains(t, rolloutText(r), "cores", "it declares none")
 }
 
 // F68: a watch of a rollout ends with it, and says by its code how.

@@ -1,9 +1,7 @@
 package declare
 
 import (
-	"encoding/json"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +10,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/definition"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/testkit/fields"
 )
 
 type specEdit = func(*fleet.DeploymentSpec)
@@ -173,7 +172,7 @@ var renews = []string{
 // F2, F5, F7, F14, F15, F41, F51: the path of every field in both modes, and of what may keep the version.
 func TestEveryFieldInBothModes(t *testing.T) {
 	t.Parallel()
-	require.ElementsMatch(t, fieldsOf(reflect.TypeFor[fleet.DeploymentSpec](), ""), slices.Collect(maps.Keys(fieldEdits)), "give a new field an edit")
+	require.ElementsMatch(t, fields.Of[fleet.DeploymentSpec](), slices.Collect(maps.Keys(fieldEdits)), "give a new field an edit")
 	versioned := func(s *fleet.DeploymentSpec) { s.Update = fleet.UpdateVersioned }
 	keeping := func(s *fleet.DeploymentSpec) { s.Update, s.MemoryKeepsVersion = fleet.UpdateVersioned, true }
 	for field, f := range fieldEdits {
@@ -240,24 +239,4 @@ func TestChangesBesideARollout(t *testing.T) {
 	got, err = Pending(runs.Spec, runs.Spec)
 	require.NoError(t, err)
 	require.Equal(t, []string{" needs_restart"}, lines(got), "what its type generates may differ alone")
-}
-
-// fieldsOf lists the fields below a type as JSON pointers; those of a map end with a slash.
-func fieldsOf(of reflect.Type, at string) (all []string) {
-	if reflect.PointerTo(of).Implements(reflect.TypeFor[json.Unmarshaler]()) {
-		return []string{at}
-	}
-	switch of.Kind() { //nolint:exhaustive // all others are fields
-	case reflect.Pointer:
-		return fieldsOf(of.Elem(), at)
-	case reflect.Map:
-		return []string{at + "/"}
-	case reflect.Struct:
-		for f := range of.Fields() {
-			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-			all = append(all, fieldsOf(f.Type, at+"/"+name)...)
-		}
-		return all
-	}
-	return []string{at}
 }

@@ -1,34 +1,13 @@
 package fleet
 
 import (
-	"encoding/json"
-	"reflect"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-)
 
-// fieldsOf lists the fields below a type as JSON pointers; those of a map end with a slash.
-func fieldsOf(of reflect.Type, at string) (all []string) {
-	if reflect.PointerTo(of).Implements(reflect.TypeFor[json.Unmarshaler]()) {
-		return []string{at}
-	}
-	switch of.Kind() { //nolint:exhaustive // all others are fields
-	case reflect.Pointer:
-		return fieldsOf(of.Elem(), at)
-	case reflect.Map:
-		return []string{at + "/"}
-	case reflect.Struct:
-		for f := range of.Fields() {
-			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-			all = append(all, fieldsOf(f.Type, at+"/"+name)...)
-		}
-		return all
-	}
-	return []string{at}
-}
+	"github.com/holdfast-io/holdfast/internal/testkit/fields"
+)
 
 // F2, F5, F13, F14, F15, F39, F51: each field of a spec has its path, and there is no row of another.
 func TestEveryFieldHasAPath(t *testing.T) {
@@ -37,7 +16,7 @@ func TestEveryFieldHasAPath(t *testing.T) {
 	for _, f := range specPaths {
 		rows = append(rows, f.Field)
 	}
-	require.Equal(t, fieldsOf(reflect.TypeFor[DeploymentSpec](), ""), rows, "give a new field its path, in the order of the spec")
+	require.Equal(t, fields.Of[DeploymentSpec](), rows, "give a new field its path, in the order of the spec")
 	require.Len(t, slices.Compact(slices.Sorted(slices.Values(rows))), len(rows))
 }
 
