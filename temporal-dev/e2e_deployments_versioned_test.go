@@ -25,7 +25,7 @@ func (d *service) waiting(t *testing.T) (fields []string) {
 }
 
 // replicasVersioned: in mode versioned a variable of the environment waits. What is created meanwhile runs what is applied,
-// and a change of memory or a restart takes it along (F1 to F7, F15 to F17, F41, F51, F52).
+// and a change of memory or a restart takes it along (F1, F2, F3, F4, F5, F6, F7, F15, F16, F17, F41, F51, F52).
 func (s *stack) replicasVersioned(t *testing.T) {
 	d := newService(t, s, "versioned", 2, func(p *api.DeploymentPut) {
 		p.Update, p.Resources.Memory = fleet.UpdateVersioned, 128<<20

@@ -60,7 +60,7 @@ func (d *service) answering(t *testing.T, n int, greeting string) []api.Replica 
 }
 
 // replicasRolledOut: a good revision replaces the stable one without a gap, a broken one is rolled back, and what is asked meanwhile
-// is done (F53, F61 to F64, F68, F71, S123).
+// is done (F53, F61, F62, F63, F64, F68, F71, S123).
 func (s *stack) replicasRolledOut(t *testing.T) {
 	d := newService(t, s, "rolled", 3, func(p *api.DeploymentPut) {
 		p.Startup.Deadline = 5
@@ -120,7 +120,7 @@ func (d *service) greetings(t *testing.T, n int) map[string]int {
 }
 
 // replicasStepped: a canary brings its shares, waits, follows a scale, and goes on as it is told; a rollback restores the whole spec
-// (F62, F63, F67 to F69, S125).
+// (F62, F63, F67, F68, F69, S125).
 func (s *stack) replicasStepped(t *testing.T) {
 	d := newService(t, s, "stepped", 3, func(p *api.DeploymentPut) {
 		p.Startup.Deadline = 5
@@ -189,7 +189,7 @@ func (d *service) neverTogether(t *testing.T, now []api.Replica) {
 }
 
 // replicasRecreated: all old replicas end before the first new one starts, by the strategy and by a restart, which waits for the end
-// of a rollout (F31 to F33, F37, F59, F60).
+// of a rollout (F31, F32, F33, F37, F59, F60).
 func (s *stack) replicasRecreated(t *testing.T) {
 	d := newService(t, s, "recreated", 2, func(p *api.DeploymentPut) {
 		p.Startup.Deadline = 5

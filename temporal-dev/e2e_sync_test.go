@@ -29,7 +29,7 @@ import (
 // syncRounds is how much ordinary life is to show no drift.
 var syncRounds = flag.Int("sync.rounds", 2, "rounds of ordinary life in which nothing may drift")
 
-// F24 to F28, F46 to F50, F66, X8: ordinary life shows no drift. What was changed by hand is found, counted and
+// F24, F25, F26, F27, F28, F46, F47, F48, F49, F50, F66, X8: ordinary life shows no drift. What was changed by hand is found, counted and
 // corrected in one pass; what nobody knows waits for an operator.
 func TestE2ESync(t *testing.T) {
 	t.Parallel()

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// F1, F11 to F13, F16, F41, F61, F62: how a release reaches what runs.
+// F1, F11, F12, F13, F16, F41, F61, F62: how a release reaches what runs.
 func TestRelease(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

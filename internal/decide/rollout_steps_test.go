@@ -31,7 +31,7 @@ func recreating(step int) func(*fleet.DeploymentSeen) {
 	}
 }
 
-// F31 to F33, F37, F69, S125: what each step of a canary and of a recreation creates and ends, and when it goes on.
+// F31, F32, F33, F37, F69, S125: what each step of a canary and of a recreation creates and ends, and when it goes on.
 func TestRolloutGoesStepByStep(t *testing.T) {
 	t.Parallel()
 	target := func(n int) func(*fleet.DeploymentSeen) { return func(s *fleet.DeploymentSeen) { s.Target = n } }

@@ -34,7 +34,7 @@ func strategy(of fleet.Strategy) func(*fleet.DeploymentSeen) {
 	return func(s *fleet.DeploymentSeen) { s.Rollout.Strategy = of }
 }
 
-// F35, F36, F53, F64, F69 to F71, F73, F74, S123, S126: how many of the new revision are created, and how many of which end, at each stage.
+// F35, F36, F53, F64, F69, F70, F71, F73, F74, S123, S126: how many of the new revision are created, and how many of which end, at each stage.
 func TestRolloutSteps(t *testing.T) {
 	t.Parallel()
 	preparing := func(ago time.Duration) change {

@@ -96,7 +96,7 @@ func TestCanaryPromoted(t *testing.T) {
 	require.Equal(t, fleet.RolloutDeployed, state, "none of it ran")
 }
 
-// F23, F31 to F33, F59: a restart that stops first ends all replicas before it creates one, and starts again what it stopped where a node
+// F23, F31, F32, F33, F59: a restart that stops first ends all replicas before it creates one, and starts again what it stopped where a node
 // does not confirm it.
 func TestRestartStopsFirst(t *testing.T) {
 	t.Parallel()

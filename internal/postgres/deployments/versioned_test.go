@@ -79,7 +79,7 @@ func (b *bench) asks(kind fleet.OperationKind, edits ...func(*deployments.Deploy
 	require.NoError(b.T, err)
 }
 
-// F1 to F7, F11 to F17, F20, F41, F52, X2: what a deployment in mode versioned runs, and what waits, after each change.
+// F1, F2, F3, F4, F5, F6, F7, F11, F12, F13, F14, F15, F16, F17, F20, F41, F52, X2: what a deployment in mode versioned runs, and what waits, after each change.
 func TestVersioned(t *testing.T) {
 	t.Parallel()
 	const greeting = "/process/env/GREETING"
