@@ -33,7 +33,7 @@ func (w *deploymentWork) stable(ctx context.Context) (*db.DeploymentRevision, er
 }
 
 // beginStart has the stable revision be the deployment's own if nothing is to run until the rollout begins. A rollout that takes the
-// place of another goes on from where that began.
+// place of another keeps the state in which that began.
 func (w *deploymentWork) beginStart(ctx context.Context, active *db.Rollout, seen decide.ReleaseSeen) (err error) {
 	if active != nil {
 		w.began = fleet.DeploymentState(active.BeganIn)
