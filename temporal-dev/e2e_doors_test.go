@@ -31,18 +31,22 @@ func (s *stack) door(t *testing.T, id, kind, input string, limit time.Duration) 
 func (s *stack) tryDoor(
 	ctx context.Context, id, kind, input string, limit time.Duration,
 ) (*commonpb.WorkflowExecution, error) {
-	request := &workflowservice.StartWorkflowExecutionRequest{
+	request := doorRequest(id, kind, input)
+	if limit > 0 {
+		request.WorkflowExecutionTimeout = durationpb.New(limit)
+	}
+	started, err := s.temporal.StartWorkflowExecution(ctx, request)
+	return &commonpb.WorkflowExecution{WorkflowId: id, RunId: started.GetRunId()}, err
+}
+
+func doorRequest(id, kind, input string) *workflowservice.StartWorkflowExecutionRequest {
+	return &workflowservice.StartWorkflowExecutionRequest{
 		Namespace: temporalNamespace, WorkflowId: id, RequestId: rand.Text(), Identity: starter,
 		WorkflowType: &commonpb.WorkflowType{Name: kind}, TaskQueue: &taskqueuepb.TaskQueue{Name: "holdfast"},
 		Input: &commonpb.Payloads{Payloads: []*commonpb.Payload{{
 			Metadata: map[string][]byte{"encoding": []byte("json/plain")}, Data: []byte(input),
 		}}},
 	}
-	if limit > 0 {
-		request.WorkflowExecutionTimeout = durationpb.New(limit)
-	}
-	started, err := s.temporal.StartWorkflowExecution(ctx, request)
-	return &commonpb.WorkflowExecution{WorkflowId: id, RunId: started.GetRunId()}, err
 }
 
 // closed waits for the end of a run.

@@ -77,19 +77,29 @@ func (d *service) replacedBy(t *testing.T, old fleet.ReplicaID) []api.Replica {
 // drift reads the counters.
 func (s *stack) drift(t *testing.T) map[string]int {
 	t.Helper()
+	out, err := driftIn(s.metrics(t))
+	require.NoError(t, err)
+	return out
+}
+
+func driftIn(metrics string) (map[string]int, error) {
 	out := map[string]int{}
-	for line := range strings.Lines(s.metrics(t)) {
+	for line := range strings.Lines(metrics) {
 		rest, is := strings.CutPrefix(line, `holdfast_sync_drift_total{kind="`)
 		if !is {
 			continue
 		}
 		kind, value, _ := strings.Cut(strings.TrimSpace(rest), `"} `)
 		n, err := strconv.Atoi(value)
-		require.NoError(t, err, line)
+		if err != nil {
+			return nil, fmt.Errorf("%q: %w", line, err)
+		}
 		out[kind] = n
 	}
-	require.Len(t, out, len(fleet.DriftKinds()))
-	return out
+	if len(out) != len(fleet.DriftKinds()) {
+		return nil, fmt.Errorf("it counts %v", out)
+	}
+	return out, nil
 }
 
 // passed waits until a digest of each node came and was compared: of what is now, and without a report since.

@@ -88,7 +88,7 @@ func (s *server) rollbackDeployment(ctx context.Context, w postgres.Write, in ap
 func (s *server) startRollback(ctx context.Context, t deployments.DeploymentTurn, o fleet.Object, revision int64) (postgres.Started, error) {
 	to, err := s.rollbackTo(ctx, fleet.DeploymentName(o.Name), revision)
 	if err != nil {
-		return postgres.Started{}, err
+		return s.store.Repeated(ctx, t.Write, err)
 	}
 	t.Reason = cmp.Or(t.Reason, fmt.Sprintf("back to revision %d", to.Revision))
 	p, err := s.releaseOf(ctx, t, o, to.Spec)

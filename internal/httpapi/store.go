@@ -57,6 +57,8 @@ type peerStore interface {
 
 type deploymentStore interface {
 	PutDeployment(ctx context.Context, p deployments.DeploymentPut) (postgres.Started, error)
+	// Repeated answers a change that was carried out before, and refuses any other.
+	Repeated(ctx context.Context, w postgres.Write, refusal error) (postgres.Started, error)
 	// TurnDeployment is illegal_state for anything but a delete of one that is being deleted.
 	TurnDeployment(ctx context.Context, t deployments.DeploymentTurn) (postgres.Started, error)
 	// TurnRollout is illegal_state without a rollout under way.

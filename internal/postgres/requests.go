@@ -84,6 +84,11 @@ func (s *Store) Change(ctx context.Context, w Write, shared []fleet.ObjectKey, f
 	return out, err
 }
 
+// Repeated answers a change that was carried out before, although what it needed is found no more; any other it refuses.
+func (s *Store) Repeated(ctx context.Context, w Write, refusal error) (Started, error) {
+	return s.Change(ctx, w, nil, func(*db.Queries, *Started) error { return refusal })
+}
+
 // Only is the operation of a request that opens one.
 func Only(ops []Operation, err error) (Operation, error) {
 	if err != nil || len(ops) == 0 {
