@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -44,6 +45,7 @@ type deployments struct {
 	program string
 	ledger  string // where programs of any user leave files
 	db      *pgx.Conn
+	one     sync.Mutex // query at a time
 
 	releases int // so far; each has content of its own
 }
@@ -225,18 +227,24 @@ func (d *deployments) until(ctx context.Context, name, state, other string) (ben
 }
 
 func (d *deployments) look(ctx context.Context, query string, args ...any) (benchReplica, error) {
+	return d.lookEvery(ctx, deployLook, query, args...)
+}
+
+func (d *deployments) lookEvery(ctx context.Context, every time.Duration, query string, args ...any) (benchReplica, error) {
 	ctx, cancel := context.WithTimeout(ctx, deployPatience)
 	defer cancel()
 	for {
 		var r benchReplica
+		d.one.Lock()
 		err := d.db.QueryRow(ctx, query, args...).Scan(&r.id, &r.pid)
+		d.one.Unlock()
 		if err == nil {
 			return r, nil
 		}
 		if !errors.Is(err, pgx.ErrNoRows) {
 			return r, fmt.Errorf("wait for a replica: %w", err)
 		}
-		if err := pause.For(ctx, deployLook); err != nil {
+		if err := pause.For(ctx, every); err != nil {
 			return r, err
 		}
 	}

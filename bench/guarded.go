@@ -33,7 +33,7 @@ func (d *deployments) guarded(ctx context.Context, l *lab) (rate float64, err er
 	driver := replicas.NewProcess(&guardian.Runtime{
 		Root: filepath.Join(data, "run"), Executable: l.program, LifetimePID: os.Getpid(), Unleased: true,
 	}, nil, apart)
-	took, err := together(ctx, changing, func(ctx context.Context, i int) error {
+	took, err := atOnce(ctx, changingAtOnce, changing, func(ctx context.Context, i int) error {
 		port := strconv.Itoa(guardedPort + i)
 		in := replicas.Launch{
 			ID: guardedID(i), Project: fleet.DefaultProject, Env: d.env(port), Dir: filepath.Join(data, string(guardedID(i))),

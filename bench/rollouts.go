@@ -19,7 +19,10 @@ const (
 	rollingReplicas = 100
 	rollingInFlight = 5
 
-	changing = 100 // deployments of one replica, changed at once
+	changing       = 100 // deployments of one replica
+	changingAtOnce = 16
+
+	rolledLook = 25 * time.Millisecond // many look at a time
 
 	fetchLimit   = 4.0
 	rollingLimit = 1.3  // times as many starts of so few, one after the other
@@ -94,11 +97,11 @@ func (d *deployments) gone(ctx context.Context, name string) error {
 	return err
 }
 
-// rolled waits until deployments have been rolled out so often in all, and only so many replicas live of them.
-func (d *deployments) rolled(ctx context.Context, like string, rollouts, replicas int) error {
-	_, err := d.look(ctx, `SELECT 'x', 0 WHERE
-		(SELECT count(*) FROM rollouts WHERE deployment LIKE $1 AND state = 'DEPLOYED') = $2 AND
-		(SELECT count(*) FROM replicas WHERE deployment LIKE $1 AND ended_at IS NULL) = $3`, like, rollouts, replicas)
+// rolled waits until a deployment was rolled out so often, and nothing but its replicas lives of it.
+func (d *deployments) rolled(ctx context.Context, name string, rollouts, replicas int) error {
+	_, err := d.lookEvery(ctx, rolledLook, `SELECT 'x', 0 WHERE
+		(SELECT count(*) FROM rollouts WHERE deployment = $1 AND state = 'DEPLOYED') = $2 AND
+		(SELECT count(*) FROM replicas WHERE deployment = $1 AND ended_at IS NULL) = $3`, name, rollouts, replicas)
 	return err
 }
 
@@ -151,38 +154,38 @@ func (d *deployments) fives(ctx context.Context, round int) (float64, error) {
 	return sum.Seconds(), nil
 }
 
-// measureChanges changes deployments of one replica at once, from the first PUT until the last old replica is gone, against
-// as many starts under guardians without a region.
+// measureChanges changes deployments of one replica, each from its PUT until the old replica is gone, against as many starts
+// under guardians without a region.
 func measureChanges(ctx context.Context, l *lab) ([]figure, error) {
 	d, end, err := l.startDeployments(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer end()
-	release := func(ctx context.Context) error {
-		d.releases++
-		_, err := together(ctx, changing, func(ctx context.Context, i int) error {
-			return d.put(ctx, "changed-"+strconv.Itoa(i), 1, d.anew)
-		})
-		return err
-	}
-	if err := release(ctx); err != nil {
+	if _, err := d.changed(ctx, 0); err != nil {
 		return nil, err
 	}
 	if err := d.rests(ctx); err != nil {
 		return nil, err
 	}
-	s, err := l.inTurn(ctx, func(ctx context.Context, round int) (float64, error) {
-		began := time.Now()
-		if err := release(ctx); err != nil {
-			return 0, err
-		}
-		err := d.rolled(ctx, "changed-%", (round+1)*changing, changing)
-		return changing / time.Since(began).Seconds(), err
-	}, func(ctx context.Context, _ int) (float64, error) { return d.guarded(ctx, l) })
-	name := fmt.Sprintf("changes: %d deployments of one replica at once", changing)
+	s, err := l.inTurn(ctx, func(ctx context.Context, round int) (float64, error) { return d.changed(ctx, round+1) },
+		func(ctx context.Context, _ int) (float64, error) { return d.guarded(ctx, l) })
+	name := fmt.Sprintf("changes: deployments of one replica, %d at a time", changingAtOnce)
 	return []figure{
 		{name: name + ", PUT until the old one is gone", unit: "/s", series: s, by: byValue, limit: changesLimit, least: true},
 		{name: name + ", against starts and probes under guardians", unit: "/s", series: s, limit: changesRatio, least: true},
 	}, err
+}
+
+// changed gives all deployments other content, and the rate at which their rollouts end.
+func (d *deployments) changed(ctx context.Context, rollouts int) (float64, error) {
+	d.releases++
+	took, err := atOnce(ctx, changingAtOnce, changing, func(ctx context.Context, i int) error {
+		name := "changed-" + strconv.Itoa(i)
+		if err := d.put(ctx, name, 1, d.anew); err != nil {
+			return err
+		}
+		return d.rolled(ctx, name, rollouts, 1)
+	})
+	return changing / took.Seconds(), err
 }
