@@ -280,9 +280,14 @@ func (r *region) deliverAll(ctx context.Context, n int) ([]api.WorkflowRef, time
 
 // together runs n calls, a crowd at a time.
 func together(ctx context.Context, n int, call func(ctx context.Context, i int) error) (time.Duration, error) {
+	return atOnce(ctx, crowd, n, call)
+}
+
+// atOnce runs n calls, at most so many at a time.
+func atOnce(ctx context.Context, most, n int, call func(ctx context.Context, i int) error) (time.Duration, error) {
 	began := time.Now()
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(crowd)
+	group.SetLimit(most)
 	for i := range n {
 		group.Go(func() error { return call(ctx, i) })
 	}

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -34,7 +35,7 @@ const (
 	regainLimit    = 3000.0 // ms
 	convergedLimit = 0.0    // runs per minute
 
-	deployPatience = time.Minute
+	deployPatience = 3 * time.Minute
 	deployLook     = 5 * time.Millisecond
 )
 
@@ -44,6 +45,9 @@ type deployments struct {
 	program string
 	ledger  string // where programs of any user leave files
 	db      *pgx.Conn
+	one     sync.Mutex // query at a time
+
+	releases int // so far; each has content of its own
 }
 
 // startDeployments starts a region of two sites for them.
@@ -115,16 +119,12 @@ func (d *deployments) plainly(ctx context.Context, _ int) (float64, error) {
 
 // answers starts the program, waits until it is healthy, and kills it.
 func (d *deployments) answers(ctx context.Context) error {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0") // for a free port
+	port, err := freePort(ctx)
 	if err != nil {
-		return fmt.Errorf("find a port: %w", err)
-	}
-	_, port, err := net.SplitHostPort(listener.Addr().String())
-	if err := errors.Join(err, listener.Close()); err != nil {
-		return fmt.Errorf("find a port: %w", err)
+		return err
 	}
 	cmd := exec.CommandContext(ctx, d.program)
-	cmd.Env = []string{"SLOW=0s", "LEDGER=" + d.ledger, "PORT=" + port}
+	cmd.Env = d.env(port)
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start the program: %w", err)
 	}
@@ -132,6 +132,27 @@ func (d *deployments) answers(ctx context.Context) error {
 		_ = cmd.Process.Kill() // it has nothing to lose
 		_ = cmd.Wait()
 	}()
+	return healthy(ctx, port, deployLook)
+}
+
+func (d *deployments) env(port string) []string {
+	return []string{"SLOW=0s", "LEDGER=" + d.ledger, "PORT=" + port}
+}
+
+func freePort(ctx context.Context) (string, error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("find a port: %w", err)
+	}
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	if err := errors.Join(err, listener.Close()); err != nil {
+		return "", fmt.Errorf("find a port: %w", err)
+	}
+	return port, nil
+}
+
+// healthy probes a program until it answers its health check, with a pause after each failure.
+func healthy(ctx context.Context, port string, between time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, deployPatience)
 	defer cancel()
 	for {
@@ -143,19 +164,23 @@ func (d *deployments) answers(ctx context.Context) error {
 			_ = resp.Body.Close() // nothing was read
 			return nil            // it is healthy as soon as it listens
 		}
-		if err := pause.For(ctx, deployLook); err != nil {
+		if err := pause.For(ctx, between); err != nil {
 			return err
 		}
 	}
 }
 
-// put declares a deployment of n replicas.
-func (d *deployments) put(ctx context.Context, name string, n int) error {
-	_, err := d.api.PutDeployment(ctx, name, api.DeploymentPut{
+// put declares a deployment of n replicas; change alters it.
+func (d *deployments) put(ctx context.Context, name string, n int, change ...func(*api.DeploymentPut)) error {
+	in := api.DeploymentPut{
 		Command: []string{d.program}, Env: map[string]string{"SLOW": "0s", "LEDGER": d.ledger}, Ports: []fleet.ProcessPort{{Name: "http"}},
 		Health:   &fleet.HealthCheck{Type: fleet.HealthHTTP, Path: "/health", Interval: 1, Timeout: 0.5, HealthyThreshold: 1, UnhealthyThreshold: 2},
 		Replicas: api.Exactly(n), StopSeconds: 1,
-	}, api.Mutation{})
+	}
+	for _, c := range change {
+		c(&in)
+	}
+	_, err := d.api.PutDeployment(ctx, name, in, api.Mutation{})
 	return err
 }
 
@@ -163,7 +188,7 @@ func (d *deployments) put(ctx context.Context, name string, n int) error {
 func (d *deployments) deployed(ctx context.Context, round int) (float64, error) {
 	slowest := time.Duration(0)
 	for i := range deployTimes {
-		took, err := d.begin(ctx, fmt.Sprintf("quick-%d-%d", round, i))
+		took, err := d.begin(ctx, fmt.Sprintf("quick-%d-%d", round, i), 1)
 		if err != nil {
 			return 0, err
 		}
@@ -172,18 +197,22 @@ func (d *deployments) deployed(ctx context.Context, round int) (float64, error) 
 	return inMillis(slowest), nil
 }
 
-// begin times a deployment from its PUT until it is healthy, and deletes it.
-func (d *deployments) begin(ctx context.Context, name string) (time.Duration, error) {
+// begin times a deployment of n replicas from its PUT until they are healthy, and deletes it.
+func (d *deployments) begin(ctx context.Context, name string, n int) (time.Duration, error) {
 	began := time.Now()
-	if err := d.put(ctx, name, 1); err != nil {
+	if err := d.put(ctx, name, n); err != nil {
 		return 0, err
 	}
-	if _, err := d.until(ctx, name, "HEALTHY", ""); err != nil {
+	if _, err := d.look(ctx, `SELECT 'x', 0 FROM replicas WHERE deployment = $1 AND state = 'HEALTHY' HAVING count(*) = $2`, name, n); err != nil {
 		return 0, err
 	}
 	took := time.Since(began)
+	return took, d.delete(ctx, name)
+}
+
+func (d *deployments) delete(ctx context.Context, name string) error {
 	_, err := d.api.Delete(ctx, fleet.DeploymentKey(fleet.DeploymentName(name)), api.Mutation{})
-	return took, err
+	return err
 }
 
 // benchReplica is a replica that is looked for.
@@ -198,18 +227,24 @@ func (d *deployments) until(ctx context.Context, name, state, other string) (ben
 }
 
 func (d *deployments) look(ctx context.Context, query string, args ...any) (benchReplica, error) {
+	return d.lookEvery(ctx, deployLook, query, args...)
+}
+
+func (d *deployments) lookEvery(ctx context.Context, every time.Duration, query string, args ...any) (benchReplica, error) {
 	ctx, cancel := context.WithTimeout(ctx, deployPatience)
 	defer cancel()
 	for {
 		var r benchReplica
+		d.one.Lock()
 		err := d.db.QueryRow(ctx, query, args...).Scan(&r.id, &r.pid)
+		d.one.Unlock()
 		if err == nil {
 			return r, nil
 		}
 		if !errors.Is(err, pgx.ErrNoRows) {
 			return r, fmt.Errorf("wait for a replica: %w", err)
 		}
-		if err := pause.For(ctx, deployLook); err != nil {
+		if err := pause.For(ctx, every); err != nil {
 			return r, err
 		}
 	}
@@ -253,8 +288,7 @@ func (d *deployments) killed(ctx context.Context, name string) (known, again tim
 		return 0, 0, err
 	}
 	again = time.Since(began)
-	_, err = d.api.Delete(ctx, fleet.DeploymentKey(fleet.DeploymentName(name)), api.Mutation{})
-	return known, again, err
+	return known, again, d.delete(ctx, name)
 }
 
 // converged declares many deployments, waits until nothing is under way any more, and counts the
@@ -278,9 +312,8 @@ func (d *deployments) converged(ctx context.Context) (figure, error) {
 	if err := group.Wait(); err != nil {
 		return figure{}, err
 	}
-	open := `SELECT 'x', count(*)::integer FROM operations WHERE state = 'running' HAVING count(*) = 0`
-	if _, err := d.look(ctx, open); err != nil {
-		return figure{}, fmt.Errorf("wait for %d deployments: %w", convergedAll, err)
+	if err := d.rests(ctx); err != nil {
+		return figure{}, err
 	}
 	if err := pause.For(ctx, settle); err != nil {
 		return figure{}, err
@@ -295,6 +328,12 @@ func (d *deployments) converged(ctx context.Context) (figure, error) {
 		series: series{ours: []float64{float64(own) / convergedFor.Minutes()}},
 		note:   fmt.Sprintf("the sweeps': %.1f; %d run a replica each", float64(sweeps)/convergedFor.Minutes(), convergedAll/convergedRun),
 	}, err
+}
+
+// rests waits until no operation is under way.
+func (d *deployments) rests(ctx context.Context) error {
+	_, err := d.look(ctx, `SELECT 'x', 0 FROM operations WHERE state = 'running' HAVING count(*) = 0`)
+	return err
 }
 
 // runsSince counts the workflow runs that began, those of deployments' entities and all others.

@@ -68,7 +68,7 @@ func (d *deployments) typical(ctx context.Context, round int) (float64, error) {
 	times := make([]time.Duration, isolationTimes)
 	for i := range times {
 		var err error
-		if times[i], err = d.begin(ctx, fmt.Sprintf("quick-%d-%d", round, i)); err != nil {
+		if times[i], err = d.begin(ctx, fmt.Sprintf("quick-%d-%d", round, i), 1); err != nil {
 			return 0, err
 		}
 	}

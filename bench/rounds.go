@@ -52,7 +52,10 @@ func measured(ctx context.Context, round int, one turn, into *[]float64) error {
 type call func(ctx context.Context) (time.Duration, error)
 
 // typical is the median of n calls, in ms, one after the other. All their times are kept.
-func typical(n int, all *[]time.Duration, one call) turn {
+func typical(n int, all *[]time.Duration, one call) turn { return within(0.5, n, all, one) }
+
+// within is the time within which the part q of n calls end.
+func within(q float64, n int, all *[]time.Duration, one call) turn {
 	return func(ctx context.Context, _ int) (float64, error) {
 		times := make([]time.Duration, n)
 		for i := range times {
@@ -62,7 +65,7 @@ func typical(n int, all *[]time.Duration, one call) turn {
 			}
 		}
 		*all = append(*all, times...)
-		return inMillis(quantile(times, 0.5)), nil
+		return inMillis(quantile(times, q)), nil
 	}
 }
 

@@ -17,8 +17,10 @@ import (
 )
 
 const (
-	syncDeployments = 10 // so many of the objects are deployments, and ten times as many nodes share them
+	syncDeployments = 10 // one object in so many is a deployment
+	syncReplicas    = 2
 	syncNodes       = 100
+	syncTenfold     = 10
 	syncPerShard    = 500 // deployments, as the region divides them
 	syncPage        = 100
 	syncDrifted     = 100 // one node in so many
@@ -36,65 +38,99 @@ const readReplicas = `SELECT id, node, revision, process_version, definition, ph
 
 // syncing is a region's database whose server stands still, so that it sweeps nothing.
 type syncing struct {
-	db            *pgx.Conn
-	store         *store.Store
-	nodes, shards int
+	db                           *pgx.Conn
+	store                        *store.Store
+	deployments, nodes, replicas int
+	shards                       int
 }
 
-// measureSync compares all nodes with their rows: without drift against a plain read of the rows, and with one node in
-// a hundred drifted against none.
+// measureSync compares all nodes with their rows: without drift against a plain read of the rows, with one node in a
+// hundred drifted against none, and ten times as many against these.
 func measureSync(ctx context.Context, l *lab) (figures []figure, err error) {
-	r, err := l.start(ctx, "--empty")
+	s, end, err := l.startSync(ctx, l.objects)
 	if err != nil {
 		return nil, err
 	}
-	defer r.stop()
-	server, err := r.pid("server")
-	if err != nil {
-		return nil, err
-	}
-	if err := send(syscall.SIGSTOP, []int{server}); err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, send(syscall.SIGCONT, []int{server})) }()
-	s, err := seededSync(ctx, r, l.objects/syncDeployments, max(l.objects/syncNodes, 1))
-	if err != nil {
-		return nil, err
-	}
-	defer s.store.Close()
-	defer s.db.Close(context.WithoutCancel(ctx)) //nolint:errcheck // it was only read and seeded
+	defer func() { err = errors.Join(err, end()) }()
 	equal, err := l.inTurn(ctx, s.pass(0), s.plain)
 	if err != nil {
 		return nil, err
 	}
 	drifted, err := l.inTurn(ctx, s.pass(max(s.nodes/syncDrifted, 1)), s.pass(0))
-	what := fmt.Sprintf("sync: %d deployments, %d replicas, %d nodes", l.objects/syncDeployments, l.objects/2, s.nodes)
+	if err != nil {
+		return nil, err
+	}
+	l.say("seeding ten times as many …")
+	more, endMore, err := l.startSync(ctx, syncTenfold*l.objects)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, endMore()) }()
+	tenfold, err := l.inTurn(ctx, more.pass(0), s.pass(0))
 	return []figure{
-		{name: what + ", a pass", unit: "s", series: equal, by: byValue, limit: syncLimit},
-		{name: what + ", against a plain read", unit: "s", series: equal, limit: syncRatio},
-		{name: what + ", with 1 % drift against none", unit: "s", series: drifted, limit: syncDrift},
+		{name: s.name() + ", a pass", unit: "s", series: equal, by: byValue, limit: syncLimit},
+		{name: s.name() + ", against a plain read", unit: "s", series: equal, limit: syncRatio},
+		{name: s.name() + ", with 1 % drift against none", unit: "s", series: drifted, limit: syncDrift},
+		{name: more.name() + ", a pass", unit: "s", series: tenfold, by: byValue, limit: syncTenfold * syncLimit},
+		{name: more.name() + ", against a tenth of them", unit: "s", series: tenfold, limit: syncTenfold},
 	}, err
 }
 
-func seededSync(ctx context.Context, r *region, all, nodes int) (*syncing, error) {
-	db, err := r.postgres(ctx)
+func (s *syncing) name() string {
+	return fmt.Sprintf("sync: %d deployments, %d replicas, %d nodes", s.deployments, s.replicas, s.nodes)
+}
+
+// startSync starts a region, has its server stand still, and seeds it. Its end lets the server go on, and gives the disk
+// space back.
+func (l *lab) startSync(ctx context.Context, objects int) (s *syncing, end func() error, err error) {
+	r, err := l.start(ctx, "--empty")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	s := &syncing{db: db, nodes: nodes, shards: max(1, (all+syncPerShard-1)/syncPerShard)}
-	sql := strings.NewReplacer("DEPLOYMENTS", strconv.Itoa(all), "NODES", strconv.Itoa(nodes)).Replace(seedSync)
-	if _, err := db.Exec(ctx, sql); err != nil {
-		return nil, fmt.Errorf("seed the region: %w", err)
+	server, err := r.pid("server")
+	if err == nil {
+		err = send(syscall.SIGSTOP, []int{server})
 	}
-	if _, err := db.Exec(ctx, "VACUUM ANALYZE"); err != nil {
-		return nil, fmt.Errorf("prepare the tables: %w", err)
+	if err != nil {
+		r.stop()
+		return nil, nil, err
+	}
+	s = &syncing{deployments: objects / syncDeployments, replicas: objects / syncReplicas, nodes: max(objects/syncNodes, 1)}
+	s.shards = max(1, (s.deployments+syncPerShard-1)/syncPerShard)
+	end = func() error {
+		if s.store != nil {
+			s.store.Close()
+		}
+		if s.db != nil {
+			_ = s.db.Close(context.WithoutCancel(ctx)) // it was only read and seeded
+		}
+		err := send(syscall.SIGCONT, []int{server})
+		r.stop()
+		return err
+	}
+	if err := s.seed(ctx, r); err != nil {
+		return nil, nil, errors.Join(err, end())
+	}
+	return s, end, nil
+}
+
+func (s *syncing) seed(ctx context.Context, r *region) (err error) {
+	if s.db, err = r.postgres(ctx); err != nil {
+		return err
+	}
+	sql := strings.NewReplacer("DEPLOYMENTS", strconv.Itoa(s.deployments), "NODES", strconv.Itoa(s.nodes)).Replace(seedSync)
+	if _, err := s.db.Exec(ctx, sql); err != nil {
+		return fmt.Errorf("seed the region: %w", err)
+	}
+	if _, err := s.db.Exec(ctx, "VACUUM ANALYZE"); err != nil {
+		return fmt.Errorf("prepare the tables: %w", err)
 	}
 	at, err := r.postgresURL()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	s.store, err = store.Open(ctx, at, "local")
-	return s, err
+	return err
 }
 
 // pass compares the nodes of all shards one after the other, of which so many have drifted.
