@@ -36,6 +36,9 @@ func (s *Store) keepDigest(ctx context.Context, r fleet.ReplicasReport) (Replica
 // NodeShard is a part of the nodes.
 type NodeShard struct{ Shard, Shards int }
 
+// hashes is the lowest hash of a node's name in a shard: each has a range of the 32 bits, so that an index finds its nodes.
+func (s NodeShard) hashes(shard int) int64 { return int64(shard)<<32/int64(s.Shards) - 1<<31 }
+
 // ComparedDigests is what comparing a page of nodes came to.
 type ComparedDigests struct {
 	// Last is the last node of the page, "" if no page follows.
@@ -52,7 +55,7 @@ type ComparedDigests struct {
 func (s *Store) CompareDigests(ctx context.Context, in NodeShard, after string, limit int32) (ComparedDigests, error) {
 	out := ComparedDigests{Drift: fleet.Drift{}}
 	rows, err := s.Q.DigestsWithRows(ctx, db.DigestsWithRowsParams{
-		AfterNode: after, Shards: int64(in.Shards), Shard: int64(in.Shard), MaxRows: limit,
+		AfterNode: after, FromHash: in.hashes(in.Shard), BelowHash: in.hashes(in.Shard + 1), MaxRows: limit,
 	})
 	if err != nil {
 		return out, postgres.Failed("read the digests of nodes", err)

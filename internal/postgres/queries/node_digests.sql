@@ -12,17 +12,17 @@ ON CONFLICT (node) DO UPDATE SET connection = excluded.connection, era = exclude
 -- name: CountReport :exec
 UPDATE node_digests SET reports = reports + 1 WHERE node = @node;
 
--- A page of the digests of a shard that may differ, each with its node's rows of the same instant. It leaves out those
+-- A page of the digests of a shard, a range of hashes, that may differ, each with its node's rows of the same instant. It leaves out those
 -- that are equal line by line, of replicas that are healthy in every column: most are, and nothing can differ there.
 -- name: DigestsWithRows :many
 WITH differing AS MATERIALIZED (
-    SELECT d.* FROM node_digests d
+    SELECT d.* FROM (SELECT w.* FROM node_digests w WHERE hashtext(w.node)::bigint >= @from_hash::bigint AND hashtext(w.node)::bigint < @below_hash::bigint OFFSET 0) d
     CROSS JOIN LATERAL (
         SELECT string_agg(x.id || ' ' || x.revision || ' ' || x.process_version || ' ' || encode(substr(x.definition, 1, 8), 'hex') || ' ' || x.phase
                           || ' ' || x.health || CASE WHEN x.unready THEN ' unready' ELSE '' END || chr(10), '') AS lines,
                bool_and(x.state = 'HEALTHY' AND x.phase = 'running' AND x.health = 'HEALTHY' AND NOT x.lost) AS healthy
         FROM (SELECT y.* FROM replicas y WHERE y.node = d.node AND y.ended_at IS NULL ORDER BY y.id COLLATE "C") x OFFSET 0) e
-    WHERE d.node > @after_node::text AND d.marks IS NOT NULL AND mod(hashtext(d.node)::bigint + 2147483648, @shards::bigint) = @shard::bigint
+    WHERE d.node > @after_node::text AND d.marks IS NOT NULL
       AND NOT (coalesce(e.healthy, true) AND coalesce(e.lines, '') = d.marks)
     ORDER BY d.node LIMIT @max_rows)
 SELECT d.node, d.era, d.version, d.reports, d.after, d.marks::text AS marks, d.at, g.era AS region_era, coalesce(s.version, 0)::bigint AS set_version,

@@ -6,3 +6,6 @@ ALTER TABLE deployments ADD COLUMN stable bigint;
 UPDATE deployments SET stable = revision WHERE state = 'RUNNING' AND target > 0 AND revision > 0;
 -- The state of the deployment in which it began; PENDING also with a target of 0: nothing was to run.
 ALTER TABLE rollouts ADD COLUMN began_in text NOT NULL DEFAULT 'RUNNING' CHECK (began_in IN ('PENDING', 'PROVISIONING', 'RUNNING', 'ERROR'));
+
+-- A pass of the sync reads the digests of each shard of the nodes, a range of hashes (docs/sync.md).
+CREATE INDEX node_digests_shard ON node_digests ((hashtext(node)::bigint));
