@@ -20,7 +20,7 @@ import (
 // Replicas that are containers of a real engine: what TestE2EDeployments and TestE2EPrograms see of
 // processes, and what becomes of them when the engine falls.
 //
-// S13 to S16, S46 to S49, S54, S84, S94, S106, S110, S115, X1, X2, X4
+// F38, S13 to S16, S46 to S49, S54, S84, S94, S106, S110, S115, X1, X2, X4
 func TestE2EContainers(t *testing.T) {
 	t.Parallel()
 	e := testkit.StartEngine(t, "")

@@ -160,6 +160,34 @@ func (d *service) nodeDrained(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// canaryDrained: in the pause of a canary a drain moves what is there, each replica as its own revision, and the canary waits on (F62, S110, S125).
+func (d *service) canaryDrained(t *testing.T) {
+	stable := d.put.Env["GREETING"]
+	d.put.Strategy = api.Strategy{Type: fleet.StrategyCanary, Steps: []api.CanaryStep{{Weight: 30, Pause: true}}}
+	defer func() { d.put.Strategy = api.Strategy{} }()
+	op := d.greets(t, "canary")
+	paused := func(r api.Rollout) bool { return r.State == fleet.RolloutPaused }
+	d.under(t, "it is paused", paused)
+	both := map[string]int{stable: 2, "canary": 1}
+	require.Equal(t, both, d.greetings(t, 3))
+	all := d.replicas(t)
+	node := all[len(all)-1].Node // that of the canary
+	fewest := d.least(t)
+	drain := d.change(t, "drain "+node, func(ctx context.Context, m api.Mutation) (api.Accepted, error) {
+		return d.api.DrainNode(ctx, node, api.NodeDrainRequest{}, m)
+	})
+	requireSucceeded(t, d.ended(t, drain.ID))
+	d.elsewhere(t, node)
+	require.Equal(t, both, d.greetings(t, 3))
+	require.True(t, paused(d.rollouts(t)[0]))
+	require.GreaterOrEqual(t, fewest(), 3)
+	_, err := d.api.UncordonNode(t.Context(), node, api.Mutation{})
+	require.NoError(t, err)
+	d.verb(t, "promote", api.RolloutRequest{})
+	requireSucceeded(t, d.ended(t, op.ID))
+	d.answering(t, 3, "canary")
+}
+
 // regionAway: a region that was away itself for longer than a node may be, stopped cleanly or killed, takes no
 // node for lost when it is back: the same processes go on.
 func (d *service) regionAway(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
 // changes declares it and gives the fields that differ from what runs, once the operation has succeeded.
@@ -78,5 +79,12 @@ func (s *stack) replicasInPlace(t *testing.T) {
 	out, err := d.api.PutDeployment(t.Context(), d.name, d.put, api.Mutation{DryRun: true})
 	require.NoError(t, err)
 	require.Empty(t, out.Changes, "it runs as it is declared")
+
+	d.put.Env["GREETING"], d.put.State = "good night", fleet.StateStopped
+	require.Equal(t, []string{"/process/env/GREETING deferred", "/state deferred"}, d.changes(t))
+	require.Empty(t, d.replicas(t))
+	d.put.State = fleet.StateStarted
+	require.Equal(t, []string{"/state in_place"}, d.changes(t))
+	d.answering(t, 1, "good night")
 	d.destroy(t)
 }

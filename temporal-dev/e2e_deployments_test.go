@@ -30,6 +30,12 @@ func TestE2EDeployments(t *testing.T) {
 		{"started anew", s.replicasStartedAnew},
 		{"recreated", s.replicasRecreated},
 		{"not ready", s.replicasNotReady},
+		{"a site rolled out", s.siteRolledOut},
+		{"deaf to SIGTERM", s.replicasDeaf},
+		{"asked while it fails", s.replicasPressed},
+		{"from broken to good", s.stableBroken},
+		{"surged", s.replicasSurged},
+		{"workflow lost", s.workflowLost},
 		{"changed by version", s.replicasVersioned},
 		{"sick", s.replicasSick},
 		{"slow", s.replicaStartsSlowly},
@@ -47,6 +53,7 @@ func TestE2EDeployments(t *testing.T) {
 	t.Run("killed while it scales", d.regionKilled)
 	t.Run("rollout killed", d.rolloutKilled)
 	t.Run("node drained", d.nodeDrained)
+	t.Run("node drained in a paused canary", d.canaryDrained)
 	t.Run("region away", d.regionAway)
 	d.put.Recovery.LostSeconds = lost
 	requireSucceeded(t, d.ended(t, d.declare(t).ID))
@@ -213,6 +220,8 @@ func (s *stack) replicasCrash(t *testing.T) {
 	require.Equal(t, fleet.ReasonExited, e.Output.Reason)
 	require.NotEmpty(t, e.Nodes)
 	require.Equal(t, 3, len(d.everRan(t)), "so often it is tried")
+	_, err := s.api.Ask(t.Context(), fleet.DeploymentKey(fleet.DeploymentName(d.name)), "rollback", api.RollbackRequest{}, api.Mutation{})
+	require.Equal(t, fleet.IllegalState, fleet.KindOf(err), "nothing good was there before: %v", err)
 
 	delete(d.put.Env, "CRASH")
 	d.deploy(t)

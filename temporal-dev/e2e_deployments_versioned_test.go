@@ -46,8 +46,10 @@ func (s *stack) replicasVersioned(t *testing.T) {
 	requireSucceeded(t, d.ended(t, d.scale(t, 3).ID))
 	d.answering(t, 3, "one")
 
-	d.put.Resources.Memory = 160 << 20
-	require.Equal(t, []string{"/process/env/GREETING new_runtime_object", "/resources/memory new_runtime_object"}, d.changes(t))
+	d.put.Resources.Memory, d.put.Health.Path = 160<<20, "/ready"
+	require.Equal(t, []string{
+		"/process/env/GREETING new_runtime_object", "/process/health/path new_runtime_object", "/resources/memory new_runtime_object",
+	}, d.changes(t), "another check is said to replace, and does")
 	d.answering(t, 3, "two")
 	require.Empty(t, d.waiting(t))
 
@@ -59,5 +61,11 @@ func (s *stack) replicasVersioned(t *testing.T) {
 	d.answering(t, 3, "three")
 	require.GreaterOrEqual(t, fewest(), 3, "as many as there were to be answered all the time")
 	require.Empty(t, d.waiting(t))
+
+	d.put.Env["GREETING"], d.put.State = "four", fleet.StateStopped
+	require.Equal(t, []string{"/process/env/GREETING deferred", "/state deferred"}, d.changes(t))
+	d.put.State = fleet.StateStarted
+	require.Equal(t, []string{"/state in_place"}, d.changes(t))
+	d.answering(t, 3, "four")
 	d.destroy(t)
 }

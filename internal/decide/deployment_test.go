@@ -296,7 +296,7 @@ func TestDeploymentFirstWave(t *testing.T) {
 	}
 }
 
-// S45, S107, X19: a first pause is as long as it is declared, later ones are no longer than the longest.
+// F78, S45, S107, X19: a first pause is as long as it is declared, later ones are no longer than the longest.
 func TestDeploymentPauses(t *testing.T) {
 	t.Parallel()
 	terms := func(r fleet.Recovery) changed { return func(s *fleet.DeploymentSeen) { s.Terms = r } }
@@ -311,6 +311,8 @@ func TestDeploymentPauses(t *testing.T) {
 		{"half an hour, if that is declared", deployment(provisioning, dead, terms(fleet.Recovery{AttemptSeconds: 1800})), 30 * time.Minute},
 		{"and no more than the first by default", deployment(provisioning, dead, attempts(1, -time.Minute), terms(fleet.Recovery{AttemptSeconds: 1800})), 30 * time.Minute},
 		{"doubled where there is room", deployment(provisioning, dead, attempts(1, -time.Minute), terms(fleet.Recovery{AttemptSeconds: 1800, CrashMaxSeconds: 7200})), time.Hour},
+		{"half a minute after three crashes", deployment(dead, crashes(3, -time.Minute)), 30 * time.Second},
+		{"doubled after the next", deployment(dead, crashes(4, -time.Minute)), time.Minute},
 		{"half an hour after crashes", deployment(dead, crashes(3, -time.Minute), terms(fleet.Recovery{CrashSeconds: 1800})), 30 * time.Minute},
 		{"no longer than the longest", deployment(dead, crashes(20, -time.Minute)), 16 * time.Minute},
 	} {

@@ -38,8 +38,8 @@ func (b *bench) ran() (stop int) {
 	return spec.Process.StopSeconds
 }
 
-// F13, F14, F15, F51: what running replicas can follow reaches them with their nodes' sets, without a new process
-// version.
+// F13, F14, F15, F30, F51: what running replicas can follow reaches them with their nodes' sets, without a new process
+// version. The number of a set is what tells its node of a change.
 func TestReleaseInPlace(t *testing.T) {
 	t.Parallel()
 	b := setup(t).deployable()

@@ -296,7 +296,7 @@ func TestDeploymentStatusEvents(t *testing.T) {
 	require.Equal(t, last, told(), "nothing changed")
 }
 
-// S42: of what is stopped nothing can be scaled; the target stays as it was.
+// F43, S42: of what is stopped nothing can be scaled; the target stays as it was.
 func TestDeploymentScaleStopped(t *testing.T) {
 	t.Parallel()
 	b := setup(t).deployable()
@@ -320,7 +320,7 @@ func TestDeploymentScaleStopped(t *testing.T) {
 	require.Equal(t, 4, b.settles().Healthy)
 }
 
-// S107: each crash in a row counts, so that the fourth waits.
+// F78, S107: each crash in a row counts, so that the fourth waits.
 func TestDeploymentCrashesAreCounted(t *testing.T) {
 	t.Parallel()
 	b := setup(t).deployable()

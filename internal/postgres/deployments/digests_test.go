@@ -89,7 +89,7 @@ func (b synced) none(why string) {
 	require.Empty(b.T, asked, why)
 }
 
-// F24, F25, F46, F56, X8: one pass finds each row that was changed by hand, once; the report that it requests, and
+// F24, F25, F29, F46, F56, X8: one pass finds each row that was changed by hand, once; the report that it requests, and
 // nothing else, corrects it.
 func TestDriftIsFoundAndCorrected(t *testing.T) {
 	t.Parallel()

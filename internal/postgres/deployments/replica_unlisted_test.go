@@ -82,7 +82,7 @@ func lateEnd(t *testing.T) (*bench, fleet.ReplicaID) {
 	return b, id
 }
 
-// X3, X5, S53: what ended without its node's word is named to it as one to end, whatever becomes of its
+// F57, X3, X5, S53: what ended without its node's word is named to it as one to end, whatever becomes of its
 // row, until the node says that nothing of it runs.
 func TestTombstones(t *testing.T) {
 	t.Parallel()
@@ -248,7 +248,7 @@ func (b *bench) approveReplicas(edits ...func(*reconcile.OrphanApproval)) (*post
 	return b.ApproveOrphans(b.Ctx(), in)
 }
 
-// X3, X28: a node's replica that the region does not have there runs on and waits for an operator, unless
+// F57, X3, X28: a node's replica that the region does not have there runs on and waits for an operator, unless
 // the region ended it itself.
 func TestUnlistedReplicas(t *testing.T) {
 	t.Parallel()

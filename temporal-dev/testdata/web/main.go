@@ -82,7 +82,7 @@ func serve(ledger, replica string, stop <-chan os.Signal) error {
 			}
 		}
 	}
-	mux.HandleFunc("GET /health", unless("sick", "sick-"+replica))
+	mux.HandleFunc("GET /health", unless("sick", "sick-"+replica, "sick-"+os.Getenv("GREETING")))
 	mux.HandleFunc("GET /ready", unless("busy-"+replica, "busy-"+os.Getenv("GREETING")))
 	mux.HandleFunc("GET /", func(w http.ResponseWriter, _ *http.Request) {
 		_ = json.NewEncoder(w).Encode(map[string]string{ // the client finds out
