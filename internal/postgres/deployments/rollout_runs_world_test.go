@@ -264,7 +264,9 @@ func (h *history) holds(before, after fleet.DeploymentSeen) {
 	if within.Rollout == nil {
 		within.Rollout = after.Rollout
 	}
-	most := bounds.Most(within)
+	next := before
+	next.Rollout = after.Rollout
+	most := max(bounds.Most(within), bounds.Most(next)) // one of two servers ends it, the other begins what waited for that
 	within.Target = min(before.Target, after.Target) // a return restores the target
 	had, has := bounds.Of(before), bounds.Of(after)
 	least := min(bounds.Least(within), had.Routable) - first
