@@ -106,6 +106,8 @@ type (
 	Role = fleet.Role
 	// RolloutEvent moves a rollout.
 	RolloutEvent = fleet.RolloutEvent
+	// RolloutPhase is what a rollout under way is at.
+	RolloutPhase = fleet.RolloutPhase
 	// RolloutState is the state of a rollout.
 	RolloutState = fleet.RolloutState
 	// Run is the command of an instance.

@@ -91,6 +91,7 @@ type DeploymentStatus struct {
 	// replica runs it.
 	Revision           int64                 `json:"revision"`
 	DeployingRevision  int64                 `json:"deployingRevision,omitempty"`
+	StableRevision     int64                 `json:"stableRevision,omitempty" doc:"to which the rollout of its next start would return, if it is not Revision"`
 	ObservedGeneration int64                 `json:"observedGeneration" doc:"of the spec that Revision is of"`
 	ProcessVersion     int64                 `json:"processVersion"`
 	Rollout            *Rollout              `json:"rollout,omitempty" doc:"the one under way"`
@@ -112,12 +113,14 @@ type Rollout struct {
 	Number       int64         `json:"number"`
 	State        RolloutState  `json:"state" enum:"DEPLOYING,PREPAUSED,PAUSED,CANCELING,DEPLOYED,CANCELED,FAILED,SUPERSEDED"`
 	Status       RolloutStatus `json:"status"`
+	Phase        RolloutPhase  `json:"phase,omitempty" enum:"initializing,provisioning,provisioned,promoting,draining,rolling_back" doc:"of one under way"`
 	FromRevision int64         `json:"fromRevision" doc:"the stable one, to which it returns"`
 	ToRevision   int64         `json:"toRevision"`
 	// ProcessVersion is that of the replicas of ToRevision.
 	ProcessVersion int64      `json:"processVersion"`
 	Reason         string     `json:"reason,omitempty" doc:"why it returns, or returned"`
 	Message        string     `json:"message,omitempty" doc:"how far it is, or how it ended"`
+	Failure        string     `json:"failure,omitempty" doc:"the newest of a replica of the new revision"`
 	Step           int        `json:"step,omitempty" doc:"of a canary, from 1; the last brings all replicas"`
 	Steps          int        `json:"steps,omitempty" doc:"of a canary"`
 	Wanted         int        `json:"wanted" doc:"replicas of the new revision that there are to be now"`

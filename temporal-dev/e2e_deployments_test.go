@@ -27,6 +27,7 @@ func TestE2EDeployments(t *testing.T) {
 		{"changed in place", s.replicasInPlace},
 		{"rolled out", s.replicasRolledOut},
 		{"rolled out in steps", s.replicasStepped},
+		{"started anew", s.replicasStartedAnew},
 		{"recreated", s.replicasRecreated},
 		{"not ready", s.replicasNotReady},
 		{"changed by version", s.replicasVersioned},

@@ -109,6 +109,38 @@ func (s *stack) replicasRolledOut(t *testing.T) {
 	d.destroy(t)
 }
 
+// replicasStartedAnew: what was released while it was stopped starts as a rollout, and returns to what ran before if it fails (F61, F63, S122).
+func (s *stack) replicasStartedAnew(t *testing.T) {
+	d := newService(t, s, "anew", 2, func(p *api.DeploymentPut) {
+		p.Startup.Deadline = 5
+		p.Strategy = api.Strategy{ProgressDeadline: 6}
+	})
+	d.put.Env["GREETING"] = "one"
+	d.deploy(t)
+	declares := func(state api.DesiredState) api.Operation {
+		d.put.State = state
+		return d.ended(t, d.declare(t).ID)
+	}
+	d.put.Env["CRASH"] = "no licence"
+	requireSucceeded(t, declares(fleet.StateStopped))
+	now := d.status(t)
+	require.Equal(t, []int64{2, 1}, []int64{now.Revision, now.StableRevision})
+	op := declares(fleet.StateStarted)
+	require.Equal(t, []any{fleet.OperationFailed, "progress_deadline"}, []any{op.State, op.Reason}, "%+v", op)
+	d.answering(t, 2, "one")
+	now = d.status(t)
+	require.Equal(t, []any{fleet.DeploymentRunning, int64(1)}, []any{now.State, now.Revision})
+
+	requireSucceeded(t, declares(fleet.StateStopped))
+	delete(d.put.Env, "CRASH")
+	d.put.Env["GREETING"] = "two"
+	requireSucceeded(t, declares(fleet.StateStarted))
+	d.answering(t, 2, "two")
+	states := []fleet.RolloutState{d.rollouts(t)[0].State, d.rollouts(t)[1].State}
+	require.Equal(t, []fleet.RolloutState{fleet.RolloutDeployed, fleet.RolloutFailed}, states)
+	d.destroy(t)
+}
+
 // greetings counts the answers of its replicas once there are as many as wanted, all healthy.
 func (d *service) greetings(t *testing.T, n int) map[string]int {
 	t.Helper()

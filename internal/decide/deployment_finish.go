@@ -12,6 +12,7 @@ import (
 // finished completes the plan: which operations end, the conditions, what the deployment waits for and until when.
 func (c *deploymentCase) finished() fleet.DeploymentPlan {
 	c.finishOperations()
+	c.plan.Proven = c.rollout == nil && c.state == fleet.DeploymentRunning && c.v.Target > 0 && c.v.reached()
 	c.plan.Conditions = []fleet.DeploymentCondition{c.available(), c.progressing(), c.degraded()}
 	c.waitForReplicas()
 	if !c.v.At.Before(c.plan.NextAttempt) {

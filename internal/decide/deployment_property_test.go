@@ -88,12 +88,13 @@ func (g *region) person(t *rapid.T) {
 			return
 		}
 		g.version++
-		g.seen.ProcessVersion = g.version
+		g.same(g.version, g.seen.ProcessVersion)
+		g.seen.ProcessVersion, g.from = g.version, g.version
 		g.ask(fleet.OperationRestart)
 	case "stop first":
 		if g.seen.Rollout == nil && g.seen.State == fleet.DeploymentRunning && g.seen.Target > 0 && !g.seen.Stopped {
 			g.version++
-			g.broken[g.version] = g.broken[g.seen.ProcessVersion]
+			g.same(g.version, g.seen.ProcessVersion)
 			g.rollOut(g.seen.Revision, fleet.Strategy{Type: fleet.StrategyRecreate})
 			g.ask(fleet.OperationRestart)
 		}
@@ -104,13 +105,20 @@ func (g *region) person(t *rapid.T) {
 	case "promote":
 		g.verb(fleet.RolloutPromote)
 	case "scale":
+		before := g.seen.Target
 		g.seen.Target = rapid.IntRange(g.seen.Min, 5).Draw(t, "to")
+		if before == 0 && !g.seen.Stopped {
+			g.startUnproven(t, false, before)
+		}
 		g.ask(fleet.OperationScale)
 	case "stop":
 		g.seen.Stopped, g.seen.Rollout = true, nil
 		g.ask(fleet.OperationConverge)
 	case "start":
-		g.seen.Stopped = false
+		stopped := g.seen.Stopped
+		if g.seen.Stopped = false; stopped {
+			g.startUnproven(t, true, g.seen.Target)
+		}
 		g.ask(fleet.OperationConverge)
 	case "delete":
 		g.seen.Deleting = true

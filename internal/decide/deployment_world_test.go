@@ -50,11 +50,16 @@ type region struct {
 	late     map[int64]bool
 	rollouts map[fleet.RolloutState]int // that ended
 	atStart  int                        // routable ones when the rollout began
+	// Stable is the revision that ran last as it was to, stableVersion the newest process version of it; contents are what the
+	// versions run, and from is the lowest that no restart has replaced.
+	stable, stableVersion, from int64
+	contents                    map[int64]int64
 }
 
 func newRegion(t *rapid.T) *region {
 	g := &region{t: t, now: noon, began: noon, ended: map[fleet.OperationID]fleet.OperationState{}, unsaids: map[fleet.ReplicaID]fleet.UnconfirmedNode{}}
 	g.revision, g.version, g.broken, g.late, g.rollouts = 1, 1, map[int64]bool{}, map[int64]bool{}, map[fleet.RolloutState]int{}
+	g.contents = map[int64]int64{1: 1}
 	g.readies = rapid.IntRange(0, 2).Draw(t, "readiness check") == 0
 	for i := range rapid.IntRange(1, 4).Draw(t, "nodes") {
 		g.nodes = append(g.nodes, &worldNode{name: fleet.NodeName(fmt.Sprint("node-", i)), site: fleet.SiteName(fmt.Sprint("site-", i%2))})
@@ -193,7 +198,8 @@ func (g *region) beginWaiting() {
 	for i, o := range g.ops {
 		if o.Kind == fleet.OperationRestart && o.ProcessVersion == 0 && g.seen.Rollout == nil && !g.seen.Deleting && !o.Cancelled {
 			g.version++
-			g.seen.ProcessVersion, g.ops[i].ProcessVersion = g.version, g.version
+			g.same(g.version, g.seen.ProcessVersion)
+			g.seen.ProcessVersion, g.ops[i].ProcessVersion, g.from = g.version, g.version, g.version
 		}
 	}
 }
@@ -362,10 +368,14 @@ func (g *region) carryOut(p fleet.DeploymentPlan, nodes, next []fleet.NodeName) 
 		if e == fleet.DeploymentRedeclared {
 			g.seen.Deleting, g.seen.Redeclared, g.seen.Stopped, g.removed = false, false, false, false
 			clear(g.unsaids) // they are of the declaration before
+			g.stable = 0
 		}
 	}
 	g.seen.Reason, g.seen.Message, g.seen.Attempts, g.seen.Crashes = p.Rule, p.Message, p.Attempts, p.Crashes
 	g.seen.NextAttempt, g.seen.Owed, g.seen.Began, g.seen.BeganVersion = p.NextAttempt, p.Owed, p.Began, p.BeganVersion
+	if p.Proven {
+		g.stable, g.stableVersion = g.seen.Revision, g.seen.ProcessVersion
+	}
 	for _, s := range p.Terminate {
 		g.move(s.ID, fleet.ReplicaTerminate)
 	}
@@ -426,7 +436,7 @@ func (g *region) moveRollout(p *fleet.RolloutPlan, nodes []fleet.NodeName) {
 				x.ProcessVersion = g.version
 			}
 		}
-		g.broken[g.version] = g.broken[g.seen.ProcessVersion]
+		g.same(g.version, g.seen.ProcessVersion)
 		g.seen.ProcessVersion, g.seen.BeganVersion = g.version, g.version
 	}
 	if r.State.Active() {
@@ -436,24 +446,93 @@ func (g *region) moveRollout(p *fleet.RolloutPlan, nodes []fleet.NodeName) {
 	if r.State == fleet.RolloutDeployed {
 		g.seen.Revision, g.seen.ProcessVersion, g.seen.Began, g.seen.BeganVersion = r.To.Revision, r.To.ProcessVersion, r.To.Revision, r.To.ProcessVersion
 		g.seen.Crashes, g.seen.Owed, g.seen.NextAttempt, g.seen.Placement = r.To.Crashes, r.To.Owed, r.To.NextAttempt, r.To.Placement
+		if g.seen.Target > 0 {
+			g.stable, g.stableVersion = g.seen.Revision, g.seen.ProcessVersion
+		}
 	}
 	g.seen.Rollout = nil
 }
 
+// same has a process version run what another does.
+func (g *region) same(version, as int64) {
+	g.contents[version], g.broken[version], g.late[version] = g.contents[as], g.broken[as], g.late[as]
+}
+
+// way is how a release reaches what runs.
+func (g *region) way(change func(s *decide.ReleaseSeen)) decide.ReleaseSeen {
+	s := decide.ReleaseSeen{
+		State: g.seen.State, Target: g.seen.Target, NextTarget: g.seen.Target, Released: true, Rolling: g.seen.Rollout != nil,
+		Returning: g.seen.Rollout != nil && g.seen.Rollout.State == fleet.RolloutCanceling, Stable: g.stable > 0,
+	}
+	change(&s)
+	return s
+}
+
+// beginStart has the stable revision be the deployment's own before a rollout that starts another.
+func (g *region) beginStart(seen decide.ReleaseSeen) fleet.DeploymentState {
+	if g.seen.Rollout != nil {
+		return g.seen.Rollout.BeganIn
+	}
+	if !seen.Idle() {
+		return fleet.DeploymentRunning
+	}
+	g.version++
+	g.same(g.version, g.stableVersion)
+	for _, x := range g.all {
+		if g.contents[x.ProcessVersion] == g.contents[g.stableVersion] && x.ProcessVersion >= g.from {
+			x.ProcessVersion = g.version
+		}
+	}
+	g.seen.Revision, g.seen.Began, g.seen.ProcessVersion, g.seen.BeganVersion = g.stable, g.stable, g.version, g.version
+	g.seen.Attempts, g.seen.Crashes, g.seen.NextAttempt, g.seen.Owed = 0, 0, time.Time{}, 0
+	if seen.State == fleet.DeploymentRunning {
+		return fleet.DeploymentPending
+	}
+	return seen.State
+}
+
+// startUnproven has what was released while nothing was to run roll out, if there is something to return to.
+func (g *region) startUnproven(t *rapid.T, wasStopped bool, before int) {
+	same := g.contents[g.seen.ProcessVersion] == g.contents[g.stableVersion]
+	seen := g.way(func(s *decide.ReleaseSeen) {
+		s.SameAsOwn, s.SameAsStable, s.WasStopped, s.Target = true, same, wasStopped, before
+	})
+	if g.seen.Rollout != nil || decide.Release(seen) != decide.ReleaseRollsOut {
+		return
+	}
+	revision, version := g.seen.Revision, g.seen.ProcessVersion
+	g.atStart = bounds.Of(g.look()).Routable
+	began := g.beginStart(seen)
+	g.version++
+	g.same(g.version, version)
+	g.rollOut(revision, bounds.Strategy(t))
+	g.seen.Rollout.BeganIn = began
+}
+
 // release is a write of a new content.
 func (g *region) release(t *rapid.T) {
-	g.revision, g.version = g.revision+1, g.version+1
-	if g.seen.State != fleet.DeploymentRunning || g.seen.Stopped || g.seen.Target == 0 || rapid.IntRange(0, 3).Draw(t, "at once") == 0 {
+	g.revision = g.revision + 1
+	seen := g.way(func(s *decide.ReleaseSeen) { s.Stopped, s.WasStopped = g.seen.Stopped, g.seen.Stopped })
+	rolls, began := decide.Release(seen) == decide.ReleaseRollsOut && rapid.IntRange(0, 3).Draw(t, "at once") > 0, fleet.DeploymentState("")
+	if rolls {
+		if g.seen.Rollout == nil {
+			g.atStart = bounds.Of(g.look()).Routable
+		}
+		began = g.beginStart(seen)
+	}
+	g.version++
+	g.contents[g.version] = g.version
+	if rolls || g.stable > 0 && seen.Idle() {
+		g.broken[g.version] = rapid.IntRange(0, 3).Draw(t, "broken") == 0
+		g.late[g.version] = g.readies && rapid.IntRange(0, 3).Draw(t, "never ready") == 0
+	}
+	if !rolls {
 		g.seen.Rollout, g.seen.Revision, g.seen.ProcessVersion = nil, g.revision, g.version
 		g.ask(fleet.OperationConverge)
 		return
 	}
-	if g.seen.Rollout == nil {
-		g.atStart = bounds.Of(g.look()).Routable
-	}
-	g.broken[g.version] = rapid.IntRange(0, 3).Draw(t, "broken") == 0
-	g.late[g.version] = g.readies && rapid.IntRange(0, 3).Draw(t, "never ready") == 0
 	g.rollOut(g.revision, bounds.Strategy(t))
+	g.seen.Rollout.BeganIn = began
 	g.ask(fleet.OperationConverge)
 }
 

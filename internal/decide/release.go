@@ -5,9 +5,10 @@ import "github.com/holdfast-io/holdfast/internal/fleet"
 // ReleaseSeen is what a release of a deployment finds.
 type ReleaseSeen struct {
 	// Waits is set if another declaration of the name has to end first.
-	Waits  bool
-	State  fleet.DeploymentState
-	Target int
+	Waits bool
+	State fleet.DeploymentState
+	// Target is what there is to be now, NextTarget what there is to be of what is released.
+	Target, NextTarget int
 	// Released is set if something was released before. WasStopped and Stopped say whether that, and what is released
 	// now, is declared stopped.
 	Released, WasStopped, Stopped bool
@@ -16,6 +17,8 @@ type ReleaseSeen struct {
 	// SameAsOwn and SameAsNext say whether replicas of the deployment's own revision, and of the one that is rolled out,
 	// need no new process.
 	SameAsOwn, SameAsNext bool
+	// Stable is set if a revision has run as it was to, SameAsStable if its replicas need no new process.
+	Stable, SameAsStable bool
 	// NeedsRestart is set if it waits for a restart where anything runs of what is applied.
 	NeedsRestart bool
 }
@@ -24,8 +27,21 @@ type ReleaseSeen struct {
 // deployment's own.
 func (s ReleaseSeen) Applied() ReleaseSeen {
 	s.SameAsNext = s.Rolling && !s.Returning
-	s.SameAsOwn, s.NeedsRestart = !s.SameAsNext, false
+	s.SameAsOwn, s.NeedsRestart, s.Stable = !s.SameAsNext, false, false
 	return s
+}
+
+// joins: it is of the content that is rolled out.
+func (s ReleaseSeen) joins() bool { return s.Rolling && !s.Returning && s.SameAsNext }
+
+// Idle reports whether nothing is to run until this release, or the deployment does not run.
+func (s ReleaseSeen) Idle() bool {
+	return s.WasStopped || s.Target == 0 || s.State != fleet.DeploymentRunning && !s.NeedsRestart
+}
+
+// starts: nothing runs, and there is a revision to return to if what is released fails.
+func (s ReleaseSeen) starts() bool {
+	return s.Idle() && s.Stable && !s.SameAsStable && !s.Waits && !s.Stopped && s.NextTarget > 0 && !s.joins()
 }
 
 // ReleaseWay is how a release reaches what runs.
@@ -58,9 +74,10 @@ var releaseRules = []struct {
 	way  ReleaseWay
 	when func(ReleaseSeen) bool
 }{
+	{ReleaseRollsOut, ReleaseSeen.starts},
 	{ReleaseKeeps, func(s ReleaseSeen) bool { return s.SameAsOwn }},
 	{ReleaseAtOnce, func(s ReleaseSeen) bool { return s.Waits || !s.Released || s.Stopped || s.WasStopped }},
-	{ReleaseJoins, func(s ReleaseSeen) bool { return s.Rolling && !s.Returning && s.SameAsNext }},
+	{ReleaseJoins, ReleaseSeen.joins},
 	{ReleasePends, func(s ReleaseSeen) bool { return s.NeedsRestart && s.Target > 0 }},
 	{ReleaseRollsOut, func(s ReleaseSeen) bool { return s.State == fleet.DeploymentRunning && s.Target > 0 }},
 }

@@ -34,8 +34,20 @@ func TestRelease(t *testing.T) {
 		"what is stopped waits for none":  {func(s *decide.ReleaseSeen) { s.NeedsRestart, s.Stopped = true, true }, decide.ReleaseAtOnce},
 		"what was stopped waits for none": {func(s *decide.ReleaseSeen) { s.NeedsRestart, s.WasStopped = true, true }, decide.ReleaseAtOnce},
 		"none waits for a restart":        {func(s *decide.ReleaseSeen) { s.NeedsRestart, s.Target = true, 0 }, decide.ReleaseAtOnce},
+		"a start beside a stable one":     {func(s *decide.ReleaseSeen) { s.WasStopped, s.Stable = true, true }, decide.ReleaseRollsOut},
+		"a start of what was written":     {func(s *decide.ReleaseSeen) { s.WasStopped, s.Stable, s.SameAsOwn = true, true, true }, decide.ReleaseRollsOut},
+		"a start of the stable one":       {func(s *decide.ReleaseSeen) { s.WasStopped, s.Stable, s.SameAsStable = true, true, true }, decide.ReleaseAtOnce},
+		"a stop beside a stable one":      {func(s *decide.ReleaseSeen) { s.Stopped, s.Stable = true, true }, decide.ReleaseAtOnce},
+		"the least grows from zero":       {func(s *decide.ReleaseSeen) { s.Target, s.Stable = 0, true }, decide.ReleaseRollsOut},
+		"the target stays zero":           {func(s *decide.ReleaseSeen) { s.Target, s.NextTarget, s.Stable = 0, 0, true }, decide.ReleaseAtOnce},
+		"over what was given up":          {func(s *decide.ReleaseSeen) { s.State, s.Stable = fleet.DeploymentError, true }, decide.ReleaseRollsOut},
+		"over what starts":                {func(s *decide.ReleaseSeen) { s.State, s.Stable = fleet.DeploymentProvisioning, true }, decide.ReleaseRollsOut},
+		"what starts as a rollout": {func(s *decide.ReleaseSeen) {
+			s.State, s.Stable, s.Rolling, s.SameAsNext = fleet.DeploymentProvisioning, true, true, true
+		}, decide.ReleaseJoins},
+		"it waits, and was given up": {func(s *decide.ReleaseSeen) { s.State, s.Stable, s.NeedsRestart = fleet.DeploymentError, true, true }, decide.ReleasePends},
 	} {
-		seen := decide.ReleaseSeen{State: fleet.DeploymentRunning, Target: 2, Released: true}
+		seen := decide.ReleaseSeen{State: fleet.DeploymentRunning, Target: 2, NextTarget: 2, Released: true}
 		c.change(&seen)
 		require.Equal(t, c.want, decide.Release(seen), name)
 		require.Equal(t, c.want == decide.ReleaseJoins || c.want == decide.ReleaseRollsOut, c.want.Beside())

@@ -15,6 +15,7 @@ const (
 	ReasonReturnIncomplete = "return_incomplete" // its return missed its deadline as well
 	ReasonNotConnected     = "not_connected"     // a recreation found a node on which replicas may run
 	ReasonNotConfirmed     = "not_confirmed"     // that its node confirms the end of a replica
+	ReasonUnproven         = "unproven"          // it is DEPLOYED with a target of 0; the next start is a rollout
 )
 
 // rollout is a visit to a deployment of which two revisions run: the stable one, and the one that is rolled out. Each is
@@ -111,6 +112,10 @@ func (r *rollout) on(rule string, e fleet.RolloutEvent) {
 		if rule == ReasonReturnIncomplete {
 			r.plan.Reason = rule
 		}
+	case fleet.RolloutFinish:
+		if r.seen.Target == 0 {
+			r.plan.Reason = ReasonUnproven
+		}
 	}
 }
 
@@ -173,6 +178,9 @@ func (r *rollout) counts() (stable, next int) {
 	keep := max(0, target-r.Strategy.Unavailable(target)-min(len(r.proven()), limit))
 	if r.stepping() { // one stays until the last step
 		keep = max(keep, min(1, target))
+	}
+	if r.starts() && !r.back { // what did not run does not start
+		keep = min(keep, from.kept())
 	}
 	room := target + r.Strategy.Surge(target)
 	come := min(limit, room-max(keep, from.present()))

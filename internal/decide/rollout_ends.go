@@ -9,7 +9,7 @@ import (
 
 // overtaken: the deployment ends, or has nothing to run any more.
 func (r *rollout) overtaken() bool {
-	return r.seen.Deleting || r.seen.Stopped || r.seen.State != fleet.DeploymentRunning
+	return r.seen.Deleting || r.seen.Stopped || !r.starts() && r.seen.State != fleet.DeploymentRunning
 }
 
 // cancelled: that was asked for, or the operation that waits for it was cancelled.

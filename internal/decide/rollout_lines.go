@@ -14,6 +14,7 @@ func newRollout(seen fleet.DeploymentSeen) *rollout {
 	}
 	r.stable, r.next = viewDeployment(StableLine(seen)), viewDeployment(NextLine(seen))
 	r.stable.rolling = true
+	r.stable.State, r.next.State = fleet.DeploymentRunning, fleet.DeploymentRunning // failures count as those of what runs
 	if r.next.failed() != nil {
 		r.plan.Failure = r.next.failure()
 	}
@@ -84,6 +85,7 @@ func (r *rollout) carry(rule string) fleet.DeploymentPlan {
 	p.More = p.More || n.plan.More || r.again || len(r.plan.Events)+len(p.End) > 0 // what ended may be all that it waited for
 	p.Scarce = p.Scarce || n.plan.Scarce
 	whole.plan, whole.made = p, s.made || n.made
+	r.begin(whole)
 	for _, c := range []*deploymentCase{s, n} {
 		c.waitForReplicas()
 		if !c.plan.Next.IsZero() {

@@ -46,7 +46,34 @@ func (g *region) starting() (all []*fleet.ReplicaSeen) {
 	return all
 }
 
-// F71, F72, S123: undisturbed, a good revision is deployed, and one that is broken or never ready is rolled back, whatever the strategy.
+// releaseAs releases while the deployment runs, or while nothing is to run of it and then starts it, or after it was given up.
+func (g *region) releaseAs(t *rapid.T) {
+	target := g.seen.Target
+	switch rapid.SampledFrom([]string{"runs", "stopped", "zero", "given up"}).Draw(t, "the deployment") {
+	case "stopped":
+		g.seen.Stopped = true
+		g.ask(fleet.OperationConverge)
+		g.settle(t)
+		g.release(t)
+		g.seen.Stopped = false
+		g.startUnproven(t, true, target)
+	case "zero":
+		g.seen.Min, g.seen.Target = 0, 0
+		g.ask(fleet.OperationScale)
+		g.settle(t)
+		g.release(t)
+		g.seen.Target = target
+		g.startUnproven(t, false, 0)
+	case "given up":
+		g.seen.State = fleet.DeploymentError
+		g.release(t)
+	default:
+		g.release(t)
+	}
+}
+
+// F71, F72, S123: undisturbed, a good revision is deployed, and one that is broken or never ready is rolled back, whatever the strategy
+// and whether the deployment ran before.
 func TestRolloutEndsByItself(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -56,7 +83,7 @@ func TestRolloutEndsByItself(t *testing.T) {
 		g.settle(t)
 		require.Equal(t, fleet.DeploymentRunning, g.seen.State)
 		stable := g.seen.Revision
-		g.release(t)
+		g.releaseAs(t)
 		if g.seen.Rollout == nil {
 			return
 		}
@@ -69,8 +96,8 @@ func TestRolloutEndsByItself(t *testing.T) {
 		if g.broken[g.version] || g.late[g.version] {
 			ends, revision = fleet.RolloutFailed, stable
 		}
-		began, most := g.now, 2*g.seen.Rollout.Progress+time.Minute // there and back
-		if ends == fleet.RolloutDeployed {                          // each replica may take as long
+		began, most := g.now, 2*g.seen.Rollout.Progress+time.Minute                             // there and back
+		if ends == fleet.RolloutDeployed || g.seen.Rollout.BeganIn != fleet.DeploymentRunning { // each replica may take as long
 			most *= time.Duration(g.seen.Target)
 		}
 		most += g.seen.Rollout.Strategy.Intervals()

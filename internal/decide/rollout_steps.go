@@ -36,10 +36,10 @@ func (r *rollout) limit() int {
 	return min((target*r.steps()[r.Step].Weight+99)/100, most)
 }
 
-// FirstStep is the step at which a rollout begins. A canary of a deployment of which fewer than min are routable has none but the
-// last.
+// FirstStep is the step at which a rollout begins. A canary of a deployment of which none is routable, or fewer than min, has none but
+// the last.
 func FirstStep(s fleet.Strategy, routable, least int) int {
-	if s.Type == fleet.StrategyCanary && routable < least {
+	if s.Type == fleet.StrategyCanary && routable < max(1, least) {
 		return len(s.Plan())
 	}
 	return 0

@@ -130,3 +130,26 @@ func TestTurn(t *testing.T) {
 	require.Equal(t, 2, decide.FirstStep(at("", 0, false).Strategy, 0, 1), "too few are routable")
 	require.Zero(t, decide.FirstStep(at("", 0, false).Strategy, 1, 1))
 }
+
+// S126: what a rollout is at.
+func TestRolloutPhase(t *testing.T) {
+	t.Parallel()
+	canary := fleet.Strategy{Type: fleet.StrategyCanary, Steps: []fleet.CanaryStep{{Weight: 50, Pause: true}}}
+	recreate := fleet.Strategy{Type: fleet.StrategyRecreate}
+	for want, c := range map[fleet.RolloutPhase]struct {
+		seen   fleet.RolloutSeen
+		proven int
+	}{
+		"":                      {fleet.RolloutSeen{State: fleet.RolloutDeployed, Want: 2}, 2},
+		fleet.PhaseInitializing: {fleet.RolloutSeen{State: fleet.RolloutDeploying}, 0},
+		fleet.PhaseProvisioning: {fleet.RolloutSeen{State: fleet.RolloutPrepaused, Want: 2, Strategy: canary}, 1},
+		fleet.PhaseProvisioned:  {fleet.RolloutSeen{State: fleet.RolloutPaused, Want: 2, Strategy: canary}, 2},
+		fleet.PhasePromoting:    {fleet.RolloutSeen{State: fleet.RolloutDeploying, Step: 1, Want: 4, Strategy: canary}, 2},
+		fleet.PhaseDraining:     {fleet.RolloutSeen{State: fleet.RolloutDeploying, Want: 4}, 4},
+		fleet.PhaseRollingBack:  {fleet.RolloutSeen{State: fleet.RolloutCanceling, Want: 2}, 1},
+	} {
+		require.Equal(t, want, decide.RolloutPhase(c.seen, c.proven))
+	}
+	require.Equal(t, fleet.PhaseDraining, decide.RolloutPhase(fleet.RolloutSeen{State: fleet.RolloutDeploying, Step: 1, Strategy: recreate}, 0))
+	require.Equal(t, fleet.PhaseProvisioning, decide.RolloutPhase(fleet.RolloutSeen{State: fleet.RolloutDeploying, Step: 2, Want: 2, Strategy: recreate}, 0))
+}

@@ -19,6 +19,9 @@ func (r *rollout) tellHow() string {
 	case fleet.RolloutPaused:
 		return fmt.Sprintf("the rollout of revision %d is paused%s: %s", r.To.Revision, r.at(), of)
 	case fleet.RolloutDeployed:
+		if r.plan.Reason == ReasonUnproven {
+			return fmt.Sprintf("revision %d is not proven, as the target is 0: its next start is a rollout", r.To.Revision)
+		}
 		return fmt.Sprintf("revision %d runs everywhere", r.To.Revision)
 	case fleet.RolloutCanceled, fleet.RolloutFailed:
 		if r.restarts() {
@@ -34,6 +37,9 @@ func (r *rollout) tellHow() string {
 	}
 	if r.restarts() {
 		return fmt.Sprintf("revision %d is restarted: %s", r.To.Revision, of)
+	}
+	if r.starts() {
+		return fmt.Sprintf("revision %d starts%s: %s", r.To.Revision, r.at(), of)
 	}
 	return fmt.Sprintf("revision %d replaces revision %d%s: %s", r.To.Revision, r.seen.Revision, r.at(), of)
 }
@@ -65,3 +71,26 @@ func (r *rollout) why() string {
 
 // restarts: it brings the stable revision itself, as new processes.
 func (r *rollout) restarts() bool { return r.To.Revision == r.seen.Revision }
+
+// RolloutPhase is what a rollout is at, of whose new replicas some are proven; "" when it has ended (S126).
+func RolloutPhase(r fleet.RolloutSeen, proven int) fleet.RolloutPhase {
+	steps := len(r.Strategy.Plan())
+	recreates := r.Strategy.Type == fleet.StrategyRecreate
+	switch {
+	case !r.State.Active():
+		return ""
+	case r.State == fleet.RolloutCanceling:
+		return fleet.PhaseRollingBack
+	case recreates && r.Step == recreateStop:
+		return fleet.PhaseDraining
+	case r.Want == 0:
+		return fleet.PhaseInitializing
+	case proven < r.Want && steps > 0 && r.Step >= steps:
+		return fleet.PhasePromoting
+	case proven < r.Want:
+		return fleet.PhaseProvisioning
+	case r.Step < steps:
+		return fleet.PhaseProvisioned
+	}
+	return fleet.PhaseDraining
+}

@@ -6,7 +6,7 @@ import "time"
 type DeploymentPlan struct {
 	Rule    string `json:"rule"`
 	Message string `json:"message,omitempty"`
-	// Events are applied to the state in this order (at most two).
+	// Events are applied to the state in this order (at most three).
 	Events []DeploymentEvent `json:"events,omitempty"`
 	// Create is how many replicas to create, on the nodes that Place chooses. The plan goes through
 	// decide.WithPlaces before it is carried out.
@@ -27,6 +27,8 @@ type DeploymentPlan struct {
 	Owed         int       `json:"owed,omitempty"`
 	Began        int64     `json:"began,omitempty"`
 	BeganVersion int64     `json:"beganVersion,omitempty"`
+	// Proven is set if the deployment's own revision runs as it is to: rollouts return to it.
+	Proven bool `json:"proven,omitempty"`
 	// Finish are operations that end.
 	Finish     []OperationFinish     `json:"finish,omitempty"`
 	Conditions []DeploymentCondition `json:"conditions,omitempty"` // always the three

@@ -89,6 +89,19 @@ func (s RolloutState) Next(on RolloutEvent) (RolloutState, error) {
 	return s, Errorf(IllegalState, "a rollout in state %s does not allow %s", s, on)
 }
 
+// RolloutPhase is what a rollout under way is at (S126).
+type RolloutPhase string
+
+// The phases.
+const (
+	PhaseInitializing RolloutPhase = "initializing" // no new replica is to run yet
+	PhaseProvisioning RolloutPhase = "provisioning" // new replicas are on their way to being proven
+	PhaseProvisioned  RolloutPhase = "provisioned"  // a step of a canary is reached: it waits for its interval, or to be resumed
+	PhasePromoting    RolloutPhase = "promoting"    // past the steps of a canary, the others are on their way
+	PhaseDraining     RolloutPhase = "draining"     // earlier replicas end
+	PhaseRollingBack  RolloutPhase = "rolling_back"
+)
+
 // RolloutSeen is an active rollout as input of the decision about its deployment.
 type RolloutSeen struct {
 	Number int64        `json:"number"`
@@ -96,6 +109,8 @@ type RolloutSeen struct {
 	// Reason is why it returns: "cancelled" or a deadline.
 	Reason   string   `json:"reason,omitempty"`
 	Strategy Strategy `json:"strategy"`
+	// BeganIn is the state of the deployment in which it began: in any but RUNNING, it starts what does not run.
+	BeganIn DeploymentState `json:"beganIn,omitempty"`
 	// To is the revision that it brings; the deployment's own is the stable one.
 	To RevisionLine `json:"to"`
 	// Step counts from 0: of a canary, or of a recreation. StepAt is when a canary reached it, zero until then.

@@ -39,7 +39,7 @@ func (s *server) deploymentStatus(name string, v deployments.DeploymentView) api
 	status := api.DeploymentStatus{
 		Since: timeOrNil(v.Since),
 		State: v.State, Reason: reason, Message: message, Target: v.Target, Replicas: totalsOf(v),
-		Revision: v.Revision, DeployingRevision: v.Deploying, ObservedGeneration: v.Generation, ProcessVersion: v.ProcessVersion,
+		Revision: v.Revision, DeployingRevision: v.Deploying, StableRevision: v.Stable, ObservedGeneration: v.Generation, ProcessVersion: v.ProcessVersion,
 		Awaited: v.Awaited, Until: timeOrNil(v.Until),
 		Workflow: s.links.workflow(fleet.DeploymentSubject(fleet.DeploymentName(name)), v.EntityRun), Conditions: decide.ConditionsNow(v.Conditions, now),
 	}

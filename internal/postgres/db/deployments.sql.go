@@ -317,7 +317,7 @@ const insertDeployment = `-- name: InsertDeployment :one
 INSERT INTO deployments (name, uid, project, state, last_revision, process_version, last_version)
 SELECT $1, $2, $3, 'PENDING', coalesce(max(n.last_revision), 0), coalesce(max(n.process_version), 0), coalesce(max(n.process_version), 0)
 FROM deployment_numbers n WHERE n.name = $1
-RETURNING name, uid, next_uid, project, state, reason, message, since, target, last_revision, revision, process_version, began, began_version, attempts, crashes, next_attempt, conditions, awaited, wake_at, entity_run, updated_at, seen_at, owed, last_version, from_version, scaled
+RETURNING name, uid, next_uid, project, state, reason, message, since, target, last_revision, revision, process_version, began, began_version, attempts, crashes, next_attempt, conditions, awaited, wake_at, entity_run, updated_at, seen_at, owed, last_version, from_version, scaled, stable
 `
 
 type InsertDeploymentParams struct {
@@ -357,6 +357,7 @@ func (q *Queries) InsertDeployment(ctx context.Context, arg InsertDeploymentPara
 		&i.LastVersion,
 		&i.FromVersion,
 		&i.Scaled,
+		&i.Stable,
 	)
 	return i, err
 }
@@ -495,7 +496,7 @@ func (q *Queries) ListDeploymentRevisions(ctx context.Context, arg ListDeploymen
 
 const lockDeployment = `-- name: LockDeployment :one
 
-SELECT name, uid, next_uid, project, state, reason, message, since, target, last_revision, revision, process_version, began, began_version, attempts, crashes, next_attempt, conditions, awaited, wake_at, entity_run, updated_at, seen_at, owed, last_version, from_version, scaled FROM deployments WHERE name = $1 FOR NO KEY UPDATE
+SELECT name, uid, next_uid, project, state, reason, message, since, target, last_revision, revision, process_version, began, began_version, attempts, crashes, next_attempt, conditions, awaited, wake_at, entity_run, updated_at, seen_at, owed, last_version, from_version, scaled, stable FROM deployments WHERE name = $1 FOR NO KEY UPDATE
 `
 
 // Who changes a deployment holds its row; FOR NO KEY UPDATE, so that what refers to it can be
@@ -531,6 +532,7 @@ func (q *Queries) LockDeployment(ctx context.Context, name string) (Deployment, 
 		&i.LastVersion,
 		&i.FromVersion,
 		&i.Scaled,
+		&i.Stable,
 	)
 	return i, err
 }
@@ -540,9 +542,10 @@ UPDATE deployments SET state = $1, reason = $2, message = $3, awaited = $4,
     since = CASE WHEN state = $1 THEN since ELSE clock_timestamp() END,
     began = $5, began_version = $6, attempts = $7, crashes = $8,
     next_attempt = $9, owed = $10, wake_at = $11, conditions = $12,
+    stable = CASE WHEN $13::boolean THEN revision ELSE stable END,
     updated_at = CASE WHEN (state, reason, message, awaited, conditions) IS DISTINCT FROM ($1, $2, $3, $4, $12::jsonb)
                       THEN now() ELSE updated_at END
-WHERE name = $13
+WHERE name = $14
 `
 
 type MoveDeploymentParams struct {
@@ -558,6 +561,7 @@ type MoveDeploymentParams struct {
 	Owed         int32
 	WakeAt       *time.Time
 	Conditions   json.RawMessage
+	Proven       bool
 	Name         string
 }
 
@@ -575,6 +579,7 @@ func (q *Queries) MoveDeployment(ctx context.Context, arg MoveDeploymentParams) 
 		arg.Owed,
 		arg.WakeAt,
 		arg.Conditions,
+		arg.Proven,
 		arg.Name,
 	)
 	return err
@@ -709,10 +714,10 @@ func (q *Queries) PendingRestarts(ctx context.Context, names []string) ([]Pendin
 
 const redeclareDeployment = `-- name: RedeclareDeployment :one
 UPDATE deployments SET uid = $1, next_uid = NULL, project = $2, revision = $3, process_version = $4,
-    target = $5, scaled = false, began = 0, began_version = 0, attempts = 0, crashes = 0, next_attempt = NULL, owed = 0, wake_at = NULL,
+    stable = NULL, target = $5, scaled = false, began = 0, began_version = 0, attempts = 0, crashes = 0, next_attempt = NULL, owed = 0, wake_at = NULL,
     state = $6, reason = CASE WHEN $3::bigint = 0 THEN '' ELSE 'redeclared' END, message = '', awaited = '', conditions = '[]', since = clock_timestamp(), updated_at = now()
 WHERE name = $7
-RETURNING name, uid, next_uid, project, state, reason, message, since, target, last_revision, revision, process_version, began, began_version, attempts, crashes, next_attempt, conditions, awaited, wake_at, entity_run, updated_at, seen_at, owed, last_version, from_version, scaled
+RETURNING name, uid, next_uid, project, state, reason, message, since, target, last_revision, revision, process_version, began, began_version, attempts, crashes, next_attempt, conditions, awaited, wake_at, entity_run, updated_at, seen_at, owed, last_version, from_version, scaled, stable
 `
 
 type RedeclareDeploymentParams struct {
@@ -765,6 +770,7 @@ func (q *Queries) RedeclareDeployment(ctx context.Context, arg RedeclareDeployme
 		&i.LastVersion,
 		&i.FromVersion,
 		&i.Scaled,
+		&i.Stable,
 	)
 	return i, err
 }
@@ -925,7 +931,7 @@ func (q *Queries) SeeDeploymentOperations(ctx context.Context, subject string) (
 }
 
 const viewDeployments = `-- name: ViewDeployments :many
-SELECT d.name, d.uid, d.next_uid, d.project, d.state, d.reason, d.message, d.since, d.target, d.last_revision, d.revision, d.process_version, d.began, d.began_version, d.attempts, d.crashes, d.next_attempt, d.conditions, d.awaited, d.wake_at, d.entity_run, d.updated_at, d.seen_at, d.owed, d.last_version, d.from_version, d.scaled, coalesce(v.generation, 0)::bigint AS generation, coalesce(v.definition, ''::bytea)::bytea AS definition, coalesce(v.least, 0)::integer AS least,
+SELECT d.name, d.uid, d.next_uid, d.project, d.state, d.reason, d.message, d.since, d.target, d.last_revision, d.revision, d.process_version, d.began, d.began_version, d.attempts, d.crashes, d.next_attempt, d.conditions, d.awaited, d.wake_at, d.entity_run, d.updated_at, d.seen_at, d.owed, d.last_version, d.from_version, d.scaled, d.stable, coalesce(v.generation, 0)::bigint AS generation, coalesce(v.definition, ''::bytea)::bytea AS definition, coalesce(v.least, 0)::integer AS least,
        coalesce((SELECT x.generation FROM deployment_revisions x WHERE x.deployment = d.name AND x.uid = d.uid ORDER BY x.revision DESC LIMIT 1), 0)::bigint AS released_generation,
        c.starting, c.healthy, c.routable, c.unhealthy, c.terminating, c.unheard, c.older
 FROM deployments d
@@ -995,6 +1001,7 @@ func (q *Queries) ViewDeployments(ctx context.Context, names []string) ([]ViewDe
 			&i.Deployment.LastVersion,
 			&i.Deployment.FromVersion,
 			&i.Deployment.Scaled,
+			&i.Deployment.Stable,
 			&i.Generation,
 			&i.Definition,
 			&i.Least,

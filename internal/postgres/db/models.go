@@ -223,6 +223,7 @@ type Deployment struct {
 	LastVersion    int64
 	FromVersion    int64
 	Scaled         bool
+	Stable         *int64
 }
 
 type DeploymentHistory struct {
@@ -908,6 +909,7 @@ type Rollout struct {
 	CreatedAt      time.Time
 	Since          time.Time
 	EndedAt        *time.Time
+	BeganIn        string
 }
 
 type Server struct {

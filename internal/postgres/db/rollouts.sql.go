@@ -12,7 +12,7 @@ import (
 )
 
 const activeRollout = `-- name: ActiveRollout :one
-SELECT deployment, number, uid, project, from_revision, to_revision, process_version, strategy, state, reason, message, failure, from_target, step, step_at, want, proven, most, at_start, progress_at, progress, until, deadline_at, short, crashes, owed, next_attempt, created_by, created_at, since, ended_at FROM rollouts WHERE deployment = $1 AND ended_at IS NULL
+SELECT deployment, number, uid, project, from_revision, to_revision, process_version, strategy, state, reason, message, failure, from_target, step, step_at, want, proven, most, at_start, progress_at, progress, until, deadline_at, short, crashes, owed, next_attempt, created_by, created_at, since, ended_at, began_in FROM rollouts WHERE deployment = $1 AND ended_at IS NULL
 `
 
 func (q *Queries) ActiveRollout(ctx context.Context, deployment string) (Rollout, error) {
@@ -50,12 +50,13 @@ func (q *Queries) ActiveRollout(ctx context.Context, deployment string) (Rollout
 		&i.CreatedAt,
 		&i.Since,
 		&i.EndedAt,
+		&i.BeganIn,
 	)
 	return i, err
 }
 
 const activeRollouts = `-- name: ActiveRollouts :many
-SELECT deployment, number, uid, project, from_revision, to_revision, process_version, strategy, state, reason, message, failure, from_target, step, step_at, want, proven, most, at_start, progress_at, progress, until, deadline_at, short, crashes, owed, next_attempt, created_by, created_at, since, ended_at FROM rollouts WHERE deployment = ANY($1::text[]) AND ended_at IS NULL
+SELECT deployment, number, uid, project, from_revision, to_revision, process_version, strategy, state, reason, message, failure, from_target, step, step_at, want, proven, most, at_start, progress_at, progress, until, deadline_at, short, crashes, owed, next_attempt, created_by, created_at, since, ended_at, began_in FROM rollouts WHERE deployment = ANY($1::text[]) AND ended_at IS NULL
 `
 
 func (q *Queries) ActiveRollouts(ctx context.Context, names []string) ([]Rollout, error) {
@@ -99,6 +100,7 @@ func (q *Queries) ActiveRollouts(ctx context.Context, names []string) ([]Rollout
 			&i.CreatedAt,
 			&i.Since,
 			&i.EndedAt,
+			&i.BeganIn,
 		); err != nil {
 			return nil, err
 		}
@@ -112,8 +114,9 @@ func (q *Queries) ActiveRollouts(ctx context.Context, names []string) ([]Rollout
 
 const adoptRevision = `-- name: AdoptRevision :one
 UPDATE deployments SET revision = $1, process_version = $2, began = $1, began_version = $2,
+    stable = CASE WHEN target > 0 THEN $1 ELSE stable END,
     from_version = CASE WHEN revision = $1 THEN $2 ELSE from_version END, updated_at = now()
-WHERE name = $3 RETURNING name, uid, next_uid, project, state, reason, message, since, target, last_revision, revision, process_version, began, began_version, attempts, crashes, next_attempt, conditions, awaited, wake_at, entity_run, updated_at, seen_at, owed, last_version, from_version, scaled
+WHERE name = $3 RETURNING name, uid, next_uid, project, state, reason, message, since, target, last_revision, revision, process_version, began, began_version, attempts, crashes, next_attempt, conditions, awaited, wake_at, entity_run, updated_at, seen_at, owed, last_version, from_version, scaled, stable
 `
 
 type AdoptRevisionParams struct {
@@ -154,6 +157,55 @@ func (q *Queries) AdoptRevision(ctx context.Context, arg AdoptRevisionParams) (D
 		&i.LastVersion,
 		&i.FromVersion,
 		&i.Scaled,
+		&i.Stable,
+	)
+	return i, err
+}
+
+const beginWithStable = `-- name: BeginWithStable :one
+UPDATE deployments SET revision = stable, began = stable, process_version = $1, began_version = $1, last_version = $1, attempts = 0, crashes = 0,
+    next_attempt = NULL, owed = 0, updated_at = now()
+WHERE name = $2 AND stable IS NOT NULL RETURNING name, uid, next_uid, project, state, reason, message, since, target, last_revision, revision, process_version, began, began_version, attempts, crashes, next_attempt, conditions, awaited, wake_at, entity_run, updated_at, seen_at, owed, last_version, from_version, scaled, stable
+`
+
+type BeginWithStableParams struct {
+	Version int64
+	Name    string
+}
+
+// A rollout that starts what does not run begins with the stable revision as the deployment's own, as though nothing had failed.
+func (q *Queries) BeginWithStable(ctx context.Context, arg BeginWithStableParams) (Deployment, error) {
+	row := q.db.QueryRow(ctx, beginWithStable, arg.Version, arg.Name)
+	var i Deployment
+	err := row.Scan(
+		&i.Name,
+		&i.Uid,
+		&i.NextUid,
+		&i.Project,
+		&i.State,
+		&i.Reason,
+		&i.Message,
+		&i.Since,
+		&i.Target,
+		&i.LastRevision,
+		&i.Revision,
+		&i.ProcessVersion,
+		&i.Began,
+		&i.BeganVersion,
+		&i.Attempts,
+		&i.Crashes,
+		&i.NextAttempt,
+		&i.Conditions,
+		&i.Awaited,
+		&i.WakeAt,
+		&i.EntityRun,
+		&i.UpdatedAt,
+		&i.SeenAt,
+		&i.Owed,
+		&i.LastVersion,
+		&i.FromVersion,
+		&i.Scaled,
+		&i.Stable,
 	)
 	return i, err
 }
@@ -174,11 +226,11 @@ func (q *Queries) CountRoutable(ctx context.Context, deployment string) (int64, 
 const insertRollout = `-- name: InsertRollout :one
 WITH old AS (DELETE FROM rollouts o WHERE o.deployment = $1 AND o.ended_at IS NOT NULL
              AND o.number <= (SELECT max(x.number) FROM rollouts x WHERE x.deployment = $1) - 99)
-INSERT INTO rollouts (deployment, number, uid, project, from_revision, to_revision, process_version, strategy, state, from_target, step, at_start, progress, deadline_at, created_by)
-SELECT $1, coalesce(max(r.number), 0) + 1, $2, $3, $4, $5, $6, $7, $8, $9::integer, $10, $11, $12,
-       now() + make_interval(secs => $13::float8), $14
+INSERT INTO rollouts (deployment, number, uid, project, from_revision, to_revision, process_version, strategy, state, began_in, from_target, step, at_start, progress, deadline_at, created_by)
+SELECT $1, coalesce(max(r.number), 0) + 1, $2, $3, $4, $5, $6, $7, $8, $9, $10::integer, $11, $12, $13,
+       now() + make_interval(secs => $14::float8), $15
 FROM rollouts r WHERE r.deployment = $1
-RETURNING deployment, number, uid, project, from_revision, to_revision, process_version, strategy, state, reason, message, failure, from_target, step, step_at, want, proven, most, at_start, progress_at, progress, until, deadline_at, short, crashes, owed, next_attempt, created_by, created_at, since, ended_at
+RETURNING deployment, number, uid, project, from_revision, to_revision, process_version, strategy, state, reason, message, failure, from_target, step, step_at, want, proven, most, at_start, progress_at, progress, until, deadline_at, short, crashes, owed, next_attempt, created_by, created_at, since, ended_at, began_in
 `
 
 type InsertRolloutParams struct {
@@ -190,6 +242,7 @@ type InsertRolloutParams struct {
 	ProcessVersion int64
 	Strategy       json.RawMessage
 	State          string
+	BeganIn        string
 	FromTarget     int32
 	Step           int32
 	AtStart        int32
@@ -209,6 +262,7 @@ func (q *Queries) InsertRollout(ctx context.Context, arg InsertRolloutParams) (R
 		arg.ProcessVersion,
 		arg.Strategy,
 		arg.State,
+		arg.BeganIn,
 		arg.FromTarget,
 		arg.Step,
 		arg.AtStart,
@@ -249,6 +303,7 @@ func (q *Queries) InsertRollout(ctx context.Context, arg InsertRolloutParams) (R
 		&i.CreatedAt,
 		&i.Since,
 		&i.EndedAt,
+		&i.BeganIn,
 	)
 	return i, err
 }
@@ -280,7 +335,7 @@ func (q *Queries) JoinRollout(ctx context.Context, arg JoinRolloutParams) error 
 }
 
 const listRollouts = `-- name: ListRollouts :many
-SELECT r.deployment, r.number, r.uid, r.project, r.from_revision, r.to_revision, r.process_version, r.strategy, r.state, r.reason, r.message, r.failure, r.from_target, r.step, r.step_at, r.want, r.proven, r.most, r.at_start, r.progress_at, r.progress, r.until, r.deadline_at, r.short, r.crashes, r.owed, r.next_attempt, r.created_by, r.created_at, r.since, r.ended_at FROM rollouts r JOIN deployments d ON d.name = r.deployment AND d.project = r.project
+SELECT r.deployment, r.number, r.uid, r.project, r.from_revision, r.to_revision, r.process_version, r.strategy, r.state, r.reason, r.message, r.failure, r.from_target, r.step, r.step_at, r.want, r.proven, r.most, r.at_start, r.progress_at, r.progress, r.until, r.deadline_at, r.short, r.crashes, r.owed, r.next_attempt, r.created_by, r.created_at, r.since, r.ended_at, r.began_in FROM rollouts r JOIN deployments d ON d.name = r.deployment AND d.project = r.project
 WHERE r.deployment = $1 AND ($2::bigint = 0 OR r.number < $2)
 ORDER BY r.number DESC LIMIT $3
 `
@@ -332,6 +387,7 @@ func (q *Queries) ListRollouts(ctx context.Context, arg ListRolloutsParams) ([]R
 			&i.CreatedAt,
 			&i.Since,
 			&i.EndedAt,
+			&i.BeganIn,
 		); err != nil {
 			return nil, err
 		}
@@ -398,7 +454,7 @@ func (q *Queries) MoveRollout(ctx context.Context, arg MoveRolloutParams) error 
 const raiseStable = `-- name: RaiseStable :one
 UPDATE deployments SET target = coalesce((SELECT r.from_target FROM rollouts r WHERE r.deployment = deployments.name AND r.ended_at IS NULL), target),
     process_version = greatest(last_version, process_version) + 1, began_version = greatest(last_version, process_version) + 1, last_version = greatest(last_version, process_version) + 1, updated_at = now()
-WHERE name = $1 RETURNING name, uid, next_uid, project, state, reason, message, since, target, last_revision, revision, process_version, began, began_version, attempts, crashes, next_attempt, conditions, awaited, wake_at, entity_run, updated_at, seen_at, owed, last_version, from_version, scaled
+WHERE name = $1 RETURNING name, uid, next_uid, project, state, reason, message, since, target, last_revision, revision, process_version, began, began_version, attempts, crashes, next_attempt, conditions, awaited, wake_at, entity_run, updated_at, seen_at, owed, last_version, from_version, scaled, stable
 `
 
 // The stable revision gets a version above that of the one that it comes back from; what runs of it stays. The
@@ -434,6 +490,7 @@ func (q *Queries) RaiseStable(ctx context.Context, name string) (Deployment, err
 		&i.LastVersion,
 		&i.FromVersion,
 		&i.Scaled,
+		&i.Stable,
 	)
 	return i, err
 }
@@ -461,7 +518,7 @@ func (q *Queries) ScaledRollout(ctx context.Context, deployment string) error {
 }
 
 const seeRollback = `-- name: SeeRollback :one
-SELECT d.revision AS stable,
+SELECT coalesce(d.stable, d.revision)::bigint AS stable,
        coalesce((SELECT max(v.revision) FROM deployment_revisions v WHERE v.deployment = d.name AND v.uid = d.uid), 0)::bigint AS newest,
        coalesce((SELECT r.from_revision FROM rollouts r WHERE r.deployment = d.name AND r.project = d.project AND r.state = 'DEPLOYED'
                  ORDER BY r.number DESC LIMIT 1), 0)::bigint AS before
@@ -482,10 +539,14 @@ func (q *Queries) SeeRollback(ctx context.Context, deployment string) (SeeRollba
 }
 
 const turnRollout = `-- name: TurnRollout :exec
-UPDATE rollouts SET state = $1, since = clock_timestamp(), reason = $2, message = $3, progress_at = now(),
-    step = $4, step_at = $5, deadline_at = deadline_at + CASE WHEN state = 'PAUSED' THEN now() - since ELSE interval '0' END,
+WITH paused AS (SELECT r.deployment, r.process_version, now() - r.since AS long FROM rollouts r
+                WHERE r.deployment = $7 AND r.number = $8 AND r.state = 'PAUSED'),
+     moved AS (UPDATE operations o SET deadline_at = o.deadline_at + p.long FROM paused p
+               WHERE o.subject = 'deployment.' || p.deployment AND o.process_version = p.process_version AND o.state = 'running')
+UPDATE rollouts t SET state = $1, since = clock_timestamp(), reason = $2, message = $3, progress_at = now(),
+    step = $4, step_at = $5, deadline_at = t.deadline_at + CASE WHEN t.state = 'PAUSED' THEN now() - t.since ELSE interval '0' END,
     ended_at = CASE WHEN $6::boolean THEN NULL ELSE clock_timestamp() END
-WHERE deployment = $7 AND number = $8
+WHERE t.deployment = $7 AND t.number = $8
 `
 
 type TurnRolloutParams struct {
@@ -499,6 +560,7 @@ type TurnRolloutParams struct {
 	Number     int64
 }
 
+// A pause moves the deadlines of what waits for the rollout.
 func (q *Queries) TurnRollout(ctx context.Context, arg TurnRolloutParams) error {
 	_, err := q.db.Exec(ctx, turnRollout,
 		arg.State,

@@ -26,7 +26,7 @@ func (c *carrying) move(ctx context.Context) error {
 	p := db.MoveDeploymentParams{
 		Name: c.row.Name, State: c.row.State, Reason: c.plan.Rule, Message: c.plan.Message, Awaited: c.plan.Awaited,
 		Began: c.row.Began, BeganVersion: c.row.BeganVersion, Attempts: postgres.WaveNumber(c.plan.Attempts), Crashes: postgres.WaveNumber(c.plan.Crashes),
-		NextAttempt: orNull(c.plan.NextAttempt), Owed: postgres.WaveNumber(c.plan.Owed), WakeAt: orNull(c.plan.Next), Conditions: conditions,
+		NextAttempt: orNull(c.plan.NextAttempt), Owed: postgres.WaveNumber(c.plan.Owed), WakeAt: orNull(c.plan.Next), Conditions: conditions, Proven: c.plan.Proven,
 	}
 	if err := c.q.MoveDeployment(ctx, p); err != nil {
 		return postgres.Failed("move the deployment", err)

@@ -80,6 +80,8 @@ type deploymentWork struct {
 	looked  func(fleet.DeploymentName)
 	// superseded is the rollout that this change ended.
 	superseded *db.Rollout
+	// began is the state in which a rollout begins that this change starts, "" for RUNNING.
+	began fleet.DeploymentState
 }
 
 // workOn locks the row of a declared deployment, which its first declaration makes.
@@ -250,12 +252,7 @@ func (w *deploymentWork) openOf(ctx context.Context, kind fleet.OperationKind, r
 
 // released has the row follow, clamps the target, and opens the operation.
 func (w *deploymentWork) released(ctx context.Context, p DeploymentPut, r db.InsertDeploymentRevisionParams, how way) (*postgres.Operation, error) {
-	bounds := p.Spec.Replicas
-	target := int(w.row.Target)
-	if w.row.Revision == 0 && !w.row.Scaled || w.row.Uid != r.Uid {
-		target = bounds.Initial
-	}
-	target = min(max(target, bounds.Min), bounds.Max)
+	target := w.targetOf(p.Spec.Replicas)
 	err := w.q.ReleaseDeployment(ctx, db.ReleaseDeploymentParams{
 		Name: w.row.Name, Revision: r.Revision, Uid: r.Uid, ProcessVersion: r.ProcessVersion, Target: postgres.WaveNumber(target), Rolls: how.Beside(),
 	})
@@ -280,6 +277,15 @@ func (w *deploymentWork) released(ctx context.Context, p DeploymentPut, r db.Ins
 		return w.openIdle(ctx, p.Door, o)
 	}
 	return w.open(ctx, p.Door, o)
+}
+
+// targetOf is the target of a release, within its bounds.
+func (w *deploymentWork) targetOf(bounds fleet.ReplicaBounds) int {
+	target := int(w.row.Target)
+	if w.row.Revision == 0 && !w.row.Scaled || w.row.Uid != w.object.UID {
+		target = bounds.Initial
+	}
+	return min(max(target, bounds.Min), bounds.Max)
 }
 
 func releaseMessage(revision int64, why string) string {

@@ -1,6 +1,7 @@
 package deployments
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -37,7 +38,7 @@ func (w *deploymentWork) lookAtRollout(ctx context.Context, l *looked) (err erro
 		return err
 	}
 	seen := fleet.RolloutSeen{
-		Number: r.Number, State: fleet.RolloutState(r.State), Since: r.Since, Reason: r.Reason, Step: int(r.Step), StepAt: timeOf(r.StepAt), Want: int(r.Want), Most: int(r.Most), ProgressAt: r.ProgressAt,
+		Number: r.Number, State: fleet.RolloutState(r.State), Since: r.Since, Reason: r.Reason, BeganIn: fleet.DeploymentState(r.BeganIn), Step: int(r.Step), StepAt: timeOf(r.StepAt), Want: int(r.Want), Most: int(r.Most), ProgressAt: r.ProgressAt,
 		Progress: postgres.SecondsOf(r.Progress), Deadline: r.DeadlineAt, Short: r.Short, Failure: r.Failure, AtStart: int(r.AtStart),
 		To: fleet.RevisionLine{
 			Revision: r.ToRevision, ProcessVersion: r.ProcessVersion, Terms: l.next.spec.Recovery, Startup: l.next.terms.startup(),
@@ -75,7 +76,7 @@ func (w *deploymentWork) rollOut(ctx context.Context, l line) error {
 	}
 	r, err := w.q.InsertRollout(ctx, db.InsertRolloutParams{
 		Deployment: w.row.Name, Uid: w.row.Uid, Project: w.row.Project, FromRevision: w.row.Revision, ToRevision: l.revision.Revision, ProcessVersion: l.version,
-		Strategy: strategy, State: string(fleet.RolloutDeploying), AtStart: postgres.WaveNumber(int(routable)), FromTarget: w.targetBefore(),
+		Strategy: strategy, State: string(fleet.RolloutDeploying), BeganIn: string(cmp.Or(w.began, fleet.DeploymentRunning)), AtStart: postgres.WaveNumber(int(routable)), FromTarget: w.targetBefore(),
 		Step:     postgres.WaveNumber(decide.FirstStep(l.spec.Strategy, int(routable), own.spec.Replicas.Min)),
 		Progress: l.progress().Seconds(), Seconds: limit.Seconds(), CreatedBy: w.actor,
 	})
@@ -180,7 +181,7 @@ func (w *deploymentWork) rollAgain(ctx context.Context, active *db.Rollout, revi
 	if err := w.supersede(ctx, active, fmt.Sprintf("revision %d is rolled out again", revision)); err != nil {
 		return err
 	}
-	l, err := w.readLine(ctx, revision, w.nextVersion())
+	l, err := w.readLine(ctx, revision, 0)
 	if err != nil {
 		return err
 	}
@@ -188,16 +189,24 @@ func (w *deploymentWork) rollAgain(ctx context.Context, active *db.Rollout, revi
 	if err != nil {
 		return err
 	}
+	seen, err := w.seeRelease(ctx, l)
+	if err != nil {
+		return err
+	}
+	seen.WasStopped = own.spec.State == fleet.StateStopped
+	rolls := decide.Release(seen).Beside()
+	if rolls {
+		if err := w.beginStart(ctx, active, seen); err != nil {
+			return err
+		}
+	}
 	if o.StopFirst {
 		l.spec.Strategy = l.spec.Strategy.StopFirst()
 	}
+	l.version = w.nextVersion()
 	o.Revision, o.ProcessVersion = revision, l.version
-	seen := w.releaseSeen(l.spec)
-	seen.WasStopped = own.spec.State == fleet.StateStopped
-	p := db.ReleaseDeploymentParams{
-		Name: w.row.Name, Revision: revision, Uid: w.row.Uid, ProcessVersion: l.version, Target: w.row.Target, Rolls: decide.Release(seen).Beside(),
-	}
-	if err := w.q.ReleaseDeployment(ctx, p); err != nil || !p.Rolls {
+	p := db.ReleaseDeploymentParams{Name: w.row.Name, Revision: revision, Uid: w.row.Uid, ProcessVersion: l.version, Target: w.row.Target, Rolls: rolls}
+	if err := w.q.ReleaseDeployment(ctx, p); err != nil || !rolls {
 		return postgres.Failed("release the revision", err)
 	}
 	return w.rollOut(ctx, l)

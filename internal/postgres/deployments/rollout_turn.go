@@ -112,6 +112,8 @@ type Rollout struct {
 	Strategy       fleet.Strategy
 	// Reason is why it returns, Message says how far it is, or how it ended.
 	Reason, Message string
+	Phase           fleet.RolloutPhase
+	Failure         string // the newest of a replica of the new revision
 	// Step counts from 0.
 	Step, Want, Proven int
 	ProgressAt         time.Time
@@ -125,12 +127,16 @@ func rolloutOf(r db.Rollout) (Rollout, error) {
 	out := Rollout{
 		Number: r.Number, State: fleet.RolloutState(r.State), From: r.FromRevision, To: r.ToRevision, ProcessVersion: r.ProcessVersion,
 		Reason: r.Reason, Message: r.Message, Step: int(r.Step), Want: int(r.Want), Proven: int(r.Proven), ProgressAt: r.ProgressAt, CreatedBy: r.CreatedBy,
-		CreatedAt: r.CreatedAt, StateSince: r.Since, EndedAt: timeOf(r.EndedAt),
+		CreatedAt: r.CreatedAt, StateSince: r.Since, EndedAt: timeOf(r.EndedAt), Failure: r.Failure,
 	}
 	if out.State.Active() {
 		out.Until, out.Deadline = timeOf(r.Until), r.DeadlineAt
 	}
-	return out, postgres.Failed("read the strategy of a rollout", json.Unmarshal(r.Strategy, &out.Strategy))
+	if err := json.Unmarshal(r.Strategy, &out.Strategy); err != nil {
+		return out, postgres.Failed("read the strategy of a rollout", err)
+	}
+	out.Phase = decide.RolloutPhase(fleet.RolloutSeen{State: out.State, Strategy: out.Strategy, Step: out.Step, Want: out.Want}, out.Proven)
+	return out, nil
 }
 
 // ListRollouts gives the rollouts of a deployment newest first, after the place of one, whose id is its number.

@@ -2,6 +2,7 @@ package deployments_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -241,8 +242,9 @@ func TestReleaseAfterAnUnseenStop(t *testing.T) {
 	b.putDeployment(commanded("one"), asking(func(s *fleet.DeploymentSpec) { s.State = fleet.StateStopped }))
 	b.putDeployment(commanded("two"))
 	b.settles()
-	require.Equal(t, map[int64]int{2: 2}, b.versions())
+	require.Equal(t, map[int64]int{3: 2}, b.versions())
 	require.Equal(t, fleet.DeploymentRunning, b.seen().State)
+	require.Equal(t, []fleet.RolloutState{fleet.RolloutDeployed}, b.ends())
 }
 
 // F53, X6: where the stable revision has no room for what it lacks, a smaller new one is rolled out nevertheless.
@@ -351,4 +353,21 @@ func TestScaleWithinTheNewBounds(t *testing.T) {
 	require.NoError(t, err)
 	b.settles()
 	require.Equal(t, map[int64]int{2: 6}, b.versions())
+}
+
+// F62, X6: a pause moves the deadline of what waits for the rollout.
+func TestPauseMovesTheDeadline(t *testing.T) {
+	t.Parallel()
+	b := setup(t).deployable().running("two")
+	b.visits()
+	_, err := b.turnRollout(fleet.RolloutPause, 0)
+	require.NoError(t, err)
+	b.Exec(`UPDATE rollouts SET since = since - interval '5 hours', deadline_at = now()`)
+	b.Exec(`UPDATE operations SET deadline_at = now() WHERE state = 'running'`)
+	_, err = b.turnRollout(fleet.RolloutResume, 0)
+	require.NoError(t, err)
+	all, err := b.ListOperations(b.Ctx(), postgres.OperationFilter{Deployment: web}, postgres.Place{}, 1)
+	require.NoError(t, err)
+	require.Greater(t, time.Until(all[0].Deadline), 4*time.Hour)
+	require.Greater(t, time.Until(b.rollouts()[0].Deadline), 4*time.Hour)
 }

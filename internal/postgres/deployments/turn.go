@@ -135,6 +135,11 @@ func (w *deploymentWork) scale(ctx context.Context, t DeploymentTurn, o *postgre
 		return err
 	}
 	o.Target = *t.Replicas
+	if active == nil && w.row.Target == 0 && o.Target > 0 {
+		if err := w.startUnproven(ctx); err != nil {
+			return err
+		}
+	}
 	return postgres.Failed("let the rollout follow", w.q.ScaledRollout(ctx, w.row.Name))
 }
 

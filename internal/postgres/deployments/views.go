@@ -21,9 +21,9 @@ type DeploymentView struct {
 	Since           time.Time
 	Target, Min     int
 	// Revision is what should run (0: nothing was released). Deploying is the revision that replaces it, equal to it while
-	// other replicas run, else 0. Rollout is the one under way, nil without one. Redeclared says that another declaration waits for the end of this.
-	Revision, Deploying int64
-	Rollout             *Rollout
+	// other replicas run, else 0. Stable is the revision to which the rollout of its next start would return, 0 if that is Revision. Rollout is the one under way, nil without one. Redeclared says that another declaration waits for the end of this.
+	Revision, Deploying, Stable int64
+	Rollout                     *Rollout
 	// Pending is what waits for a restart, nil for nothing.
 	Pending        *PendingRestart
 	ProcessVersion int64
@@ -85,6 +85,9 @@ func deploymentViewOf(r db.ViewDeploymentsRow) (DeploymentView, error) {
 	}
 	if len(r.Definition) > 0 {
 		v.Definition = postgres.HashText(r.Definition)
+	}
+	if d.Stable != nil && *d.Stable != d.Revision {
+		v.Stable = *d.Stable
 	}
 	if r.Older > 0 && v.State != fleet.DeploymentTerminated {
 		v.Deploying = d.Revision

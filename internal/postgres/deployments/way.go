@@ -52,6 +52,9 @@ func (w *deploymentWork) way(ctx context.Context, p DeploymentPut, last *db.Depl
 	if seen.SameAsNext, err = w.sameObject(ctx, next.revision, p.Definition.Hash, body); err != nil {
 		return how, err
 	}
+	if err := w.besideStable(ctx, &seen, p.Definition.Hash, body); err != nil {
+		return how, err
+	}
 	seen.WasStopped = own.spec.State == fleet.StateStopped
 	applied := own
 	if seen.Rolling && !seen.Returning {
@@ -71,9 +74,12 @@ func (w *deploymentWork) way(ctx context.Context, p DeploymentPut, last *db.Depl
 		}
 	case decide.ReleaseJoins:
 		how.keep(next)
-	case decide.ReleaseRollsOut, decide.ReleaseAtOnce, decide.ReleasePends:
+	case decide.ReleaseRollsOut:
+		err = w.beginStart(ctx, how.active, seen)
+		how.version = w.nextVersion()
+	case decide.ReleaseAtOnce, decide.ReleasePends:
 	}
-	return how, nil
+	return how, err
 }
 
 // keep sets the revision whose replicas stay.
@@ -83,7 +89,7 @@ func (h *way) keep(l line) { h.version, h.object, h.of = l.version, objectOf(l.r
 func (w *deploymentWork) releaseSeen(spec fleet.DeploymentSpec) decide.ReleaseSeen {
 	return decide.ReleaseSeen{
 		Waits: w.object.UID != w.row.Uid, State: fleet.DeploymentState(w.row.State), Target: int(w.row.Target), Released: w.row.Revision > 0,
-		Stopped: spec.State == fleet.StateStopped,
+		Stopped: spec.State == fleet.StateStopped, NextTarget: w.targetOf(spec.Replicas),
 	}
 }
 

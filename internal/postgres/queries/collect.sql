@@ -186,7 +186,7 @@ DELETE FROM deployment_revisions WHERE ctid = ANY(ARRAY(
     SELECT c.ctid FROM deployments d
     CROSS JOIN LATERAL (
         SELECT v.ctid FROM deployment_revisions v
-        WHERE v.deployment = d.name AND v.revision <> d.revision AND v.revision <= d.last_revision - @keep::bigint
+        WHERE v.deployment = d.name AND v.revision NOT IN (d.revision, coalesce(d.stable, d.revision)) AND v.revision <= d.last_revision - @keep::bigint
           AND v.created_at < now() - make_interval(secs => @older_seconds::float8)
           AND NOT EXISTS (SELECT 1 FROM replicas r WHERE r.deployment = v.deployment AND r.ended_at IS NULL
                           AND v.revision IN (r.revision, r.terms_revision) OFFSET 0)

@@ -78,6 +78,7 @@ UPDATE deployments SET state = @state, reason = @reason, message = @message, awa
     since = CASE WHEN state = @state THEN since ELSE clock_timestamp() END,
     began = @began, began_version = @began_version, attempts = @attempts, crashes = @crashes,
     next_attempt = sqlc.narg(next_attempt), owed = @owed, wake_at = sqlc.narg(wake_at), conditions = @conditions,
+    stable = CASE WHEN @proven::boolean THEN revision ELSE stable END,
     updated_at = CASE WHEN (state, reason, message, awaited, conditions) IS DISTINCT FROM (@state, @reason, @message, @awaited, @conditions::jsonb)
                       THEN now() ELSE updated_at END
 WHERE name = @name;
@@ -85,7 +86,7 @@ WHERE name = @name;
 -- What was only written reads as when it is written for the first time.
 -- name: RedeclareDeployment :one
 UPDATE deployments SET uid = @uid, next_uid = NULL, project = @project, revision = @revision, process_version = @process_version,
-    target = @target, scaled = false, began = 0, began_version = 0, attempts = 0, crashes = 0, next_attempt = NULL, owed = 0, wake_at = NULL,
+    stable = NULL, target = @target, scaled = false, began = 0, began_version = 0, attempts = 0, crashes = 0, next_attempt = NULL, owed = 0, wake_at = NULL,
     state = @state, reason = CASE WHEN @revision::bigint = 0 THEN '' ELSE 'redeclared' END, message = '', awaited = '', conditions = '[]', since = clock_timestamp(), updated_at = now()
 WHERE name = @name
 RETURNING *;

@@ -5,8 +5,8 @@ SELECT * FROM rollouts WHERE deployment = @deployment AND ended_at IS NULL;
 -- name: InsertRollout :one
 WITH old AS (DELETE FROM rollouts o WHERE o.deployment = @deployment AND o.ended_at IS NOT NULL
              AND o.number <= (SELECT max(x.number) FROM rollouts x WHERE x.deployment = @deployment) - 99)
-INSERT INTO rollouts (deployment, number, uid, project, from_revision, to_revision, process_version, strategy, state, from_target, step, at_start, progress, deadline_at, created_by)
-SELECT @deployment, coalesce(max(r.number), 0) + 1, @uid, @project, @from_revision, @to_revision, @process_version, @strategy, @state, @from_target::integer, @step, @at_start, @progress,
+INSERT INTO rollouts (deployment, number, uid, project, from_revision, to_revision, process_version, strategy, state, began_in, from_target, step, at_start, progress, deadline_at, created_by)
+SELECT @deployment, coalesce(max(r.number), 0) + 1, @uid, @project, @from_revision, @to_revision, @process_version, @strategy, @state, @began_in, @from_target::integer, @step, @at_start, @progress,
        now() + make_interval(secs => @seconds::float8), @created_by
 FROM rollouts r WHERE r.deployment = @deployment
 RETURNING *;
@@ -23,15 +23,21 @@ UPDATE rollouts SET to_revision = @to_revision, strategy = @strategy, progress =
     deadline_at = greatest(deadline_at, now() + make_interval(secs => @seconds::float8))
 WHERE deployment = @deployment AND ended_at IS NULL;
 
+-- A pause moves the deadlines of what waits for the rollout.
 -- name: TurnRollout :exec
-UPDATE rollouts SET state = @state, since = clock_timestamp(), reason = @reason, message = @message, progress_at = now(),
-    step = @step, step_at = sqlc.narg(step_at), deadline_at = deadline_at + CASE WHEN state = 'PAUSED' THEN now() - since ELSE interval '0' END,
+WITH paused AS (SELECT r.deployment, r.process_version, now() - r.since AS long FROM rollouts r
+                WHERE r.deployment = @deployment AND r.number = @number AND r.state = 'PAUSED'),
+     moved AS (UPDATE operations o SET deadline_at = o.deadline_at + p.long FROM paused p
+               WHERE o.subject = 'deployment.' || p.deployment AND o.process_version = p.process_version AND o.state = 'running')
+UPDATE rollouts t SET state = @state, since = clock_timestamp(), reason = @reason, message = @message, progress_at = now(),
+    step = @step, step_at = sqlc.narg(step_at), deadline_at = t.deadline_at + CASE WHEN t.state = 'PAUSED' THEN now() - t.since ELSE interval '0' END,
     ended_at = CASE WHEN @active::boolean THEN NULL ELSE clock_timestamp() END
-WHERE deployment = @deployment AND number = @number;
+WHERE t.deployment = @deployment AND t.number = @number;
 
 -- The revision that was rolled out is the deployment's own from now on.
 -- name: AdoptRevision :one
 UPDATE deployments SET revision = @revision, process_version = @process_version, began = @revision, began_version = @process_version,
+    stable = CASE WHEN target > 0 THEN @revision ELSE stable END,
     from_version = CASE WHEN revision = @revision THEN @process_version ELSE from_version END, updated_at = now()
 WHERE name = @name RETURNING *;
 
@@ -41,6 +47,12 @@ WHERE name = @name RETURNING *;
 UPDATE deployments SET target = coalesce((SELECT r.from_target FROM rollouts r WHERE r.deployment = deployments.name AND r.ended_at IS NULL), target),
     process_version = greatest(last_version, process_version) + 1, began_version = greatest(last_version, process_version) + 1, last_version = greatest(last_version, process_version) + 1, updated_at = now()
 WHERE name = @name RETURNING *;
+
+-- A rollout that starts what does not run begins with the stable revision as the deployment's own, as though nothing had failed.
+-- name: BeginWithStable :one
+UPDATE deployments SET revision = stable, began = stable, process_version = @version, began_version = @version, last_version = @version, attempts = 0, crashes = 0,
+    next_attempt = NULL, owed = 0, updated_at = now()
+WHERE name = @name AND stable IS NOT NULL RETURNING *;
 
 -- name: ListRollouts :many
 SELECT r.* FROM rollouts r JOIN deployments d ON d.name = r.deployment AND d.project = r.project
@@ -65,7 +77,7 @@ SELECT coalesce((SELECT l.since FROM link_there l), now())::timestamptz AS since
 UPDATE rollouts SET progress_at = now(), from_target = NULL WHERE deployment = @deployment AND ended_at IS NULL;
 
 -- name: SeeRollback :one
-SELECT d.revision AS stable,
+SELECT coalesce(d.stable, d.revision)::bigint AS stable,
        coalesce((SELECT max(v.revision) FROM deployment_revisions v WHERE v.deployment = d.name AND v.uid = d.uid), 0)::bigint AS newest,
        coalesce((SELECT r.from_revision FROM rollouts r WHERE r.deployment = d.name AND r.project = d.project AND r.state = 'DEPLOYED'
                  ORDER BY r.number DESC LIMIT 1), 0)::bigint AS before
