@@ -171,7 +171,7 @@ func (h *history) person() {
 		{"pause", "resume", "promote", "cancel", "cancel operation"},
 		{"release", "release", "restored", "rollback"},
 		{"edit", "move", "versioned", "remove"},
-		{"stop", "start", "start", "delete"},
+		{"start", "stop", "start", "delete"},
 	}).Draw(t, "kind")
 	switch rapid.SampledFrom(asks).Draw(t, "asked") {
 	case "release":
@@ -265,7 +265,10 @@ func (h *history) release(deploy bool) {
 		behaves.late = h.readies && rapid.IntRange(0, 3).Draw(h.t, "never ready") == 0
 	}
 	spec := h.spec
-	spec.State, spec.Process.Command = fleet.StateStarted, []string{fmt.Sprint("content ", h.made)}
+	spec.Process.Command = []string{fmt.Sprint("content ", h.made)}
+	if rapid.Bool().Draw(h.t, "it starts") {
+		spec.State = fleet.StateStarted
+	}
 	if h.spec.Update == fleet.UpdateVersioned && rapid.Bool().Draw(h.t, "it renews the version") {
 		spec.Resources.Memory = int64(h.made)
 	}

@@ -81,6 +81,8 @@ func (h *history) rests() {
 		coalesce((SELECT max(o.process_version) FROM rollouts o), 0), coalesce((SELECT max(v.process_version) FROM deployment_revisions v), 0)) FROM deployments d`), "versions are given once")
 	require.Zero(t, stores.Scan[int](h, `SELECT count(*) FROM replicas r JOIN rollouts o ON o.process_version = r.process_version
 		WHERE o.state IN ('FAILED', 'CANCELED') AND r.created_at > o.ended_at`), "what failed is not created again")
+	require.Zero(t, stores.Scan[int](h, `SELECT count(*) FROM operations x JOIN rollouts o ON o.process_version = x.process_version
+		WHERE o.state IN ('FAILED', 'CANCELED') AND x.kind = 'converge' AND x.state = 'succeeded'`), "its operation ends as the rollout does")
 	switch n := bounds.Of(seen); {
 	case h.deleted:
 		require.Equal(t, fleet.DeploymentTerminated, seen.State)
