@@ -20,5 +20,6 @@ func (r *rollout) begin(c *deploymentCase) {
 	}
 	if r.state == fleet.RolloutFailed && r.plan.Reason == ReasonReturnIncomplete && r.BeganIn == fleet.DeploymentError {
 		c.on(fleet.DeploymentGivenUp)
+		c.plan.Create = 0
 	}
 }
