@@ -253,7 +253,7 @@ func (h *history) holds(before, after fleet.DeploymentSeen) {
 		}
 	}
 	over := after.Deleting || after.Stopped || after.State == fleet.DeploymentDestroying || after.State == fleet.DeploymentTerminated
-	if over || before.State == fleet.DeploymentError && after.State == fleet.DeploymentError {
+	if over || after.State == fleet.DeploymentError {
 		require.Zero(h.t, created, "S32: %s creates in %s", after.Reason, after.State)
 		return
 	}
