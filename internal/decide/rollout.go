@@ -179,7 +179,7 @@ func (r *rollout) counts() (stable, next int) {
 	if r.stepping() { // one stays until the last step
 		keep = max(keep, min(1, target))
 	}
-	if r.starts() && !r.back { // what did not run does not start
+	if r.starts() || r.back { // what is left is not created again
 		keep = min(keep, from.kept())
 	}
 	room := target + r.Strategy.Surge(target)

@@ -139,6 +139,18 @@ func TestStopDuringAStart(t *testing.T) {
 	require.EqualValues(t, 1, b.rollouts()[0].From)
 }
 
+// F61, F73: a release during a start goes on from where that began.
+func TestReleaseDuringAStart(t *testing.T) {
+	t.Parallel()
+	b := setup(t).deployable()
+	b.starts(idle["given up"])
+	b.putDeployment(commanded("three"))
+	require.Equal(t, fleet.DeploymentError, b.seen().Rollout.BeganIn)
+	b.settles()
+	require.Equal(t, []fleet.RolloutState{fleet.RolloutDeployed, fleet.RolloutSuperseded}, b.ends())
+	require.EqualValues(t, 1, b.rollouts()[0].From)
+}
+
 // F62, S126: a rollout whose target becomes 0 proves nothing: the stable revision stays that.
 func TestRolloutIsUnproven(t *testing.T) {
 	t.Parallel()
