@@ -31,7 +31,7 @@ func recreating(step int) func(*fleet.DeploymentSeen) {
 	}
 }
 
-// F31, F32, F33, F37, F69, S32, S125: what each step of a canary and of a recreation creates and ends, and when it goes on.
+// F31, F32, F33, F37, F69, S125: what each step of a canary and of a recreation creates and ends, and when it goes on.
 func TestRolloutGoesStepByStep(t *testing.T) {
 	t.Parallel()
 	target := func(n int) func(*fleet.DeploymentSeen) { return func(s *fleet.DeploymentSeen) { s.Target = n } }
@@ -42,9 +42,6 @@ func TestRolloutGoesStepByStep(t *testing.T) {
 		}
 	}
 	most := func(n int) func(*fleet.DeploymentSeen) { return func(s *fleet.DeploymentSeen) { s.Rollout.Most = n } }
-	givenUp := func(s *fleet.DeploymentSeen) {
-		s.State, s.Rollout.BeganIn = fleet.DeploymentRunning, fleet.DeploymentError
-	}
 	unconfirmed := func(s *fleet.DeploymentSeen) {
 		s.Unconfirmed = []fleet.UnconfirmedNode{{Node: "node-1", ProcessVersion: 1}}
 	}
@@ -56,7 +53,6 @@ func TestRolloutGoesStepByStep(t *testing.T) {
 		ends   int
 		step   int
 	}{
-		"given up again, it creates nothing":      {rolling(run(3, 1), back(0), late, most(3), givenUp), decide.ReasonReturnIncomplete, 0, 0, 0, 0},
 		"a canary that will pause says so":        {rolling(run(4, 1), stepping(0, 0)), "prepaused", 1, 0, 0, 0},
 		"it brings its share":                     {rolling(run(4, 1), stepping(0, 0), inState(fleet.RolloutPrepaused)), "rolling_out", 1, 0, 0, 0},
 		"proven, it pauses":                       {rolling(run(4, 1), run(1, 2), stepping(0, 0), inState(fleet.RolloutPrepaused)), "step_paused", 0, 0, 1, 0},
