@@ -267,7 +267,7 @@ func (h *history) holds(before, after fleet.DeploymentSeen) {
 	next := before
 	next.Rollout = after.Rollout
 	most := max(bounds.Most(within), bounds.Most(next)) // one of two servers ends it, the other begins what waited for that
-	within.Target = min(before.Target, after.Target) // a return restores the target
+	within.Target = min(before.Target, after.Target)    // a return restores the target
 	had, has := bounds.Of(before), bounds.Of(after)
 	least := min(bounds.Least(within), had.Routable) - first
 	if within.Rollout != nil && (within.Rollout.Short || after.Rollout != nil && after.Rollout.Short) {
