@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/testkit/bounds"
 )
 
 var (
@@ -268,7 +269,7 @@ func TestDeploymentAlwaysEnds(t *testing.T) {
 func (g *region) rests(t *rapid.T) {
 	require.Empty(t, g.ops, "every operation ends")
 	require.Nil(t, g.seen.Rollout, "every rollout ends")
-	healthy, live := runningNow(g.look())
+	n := bounds.Of(g.look())
 	switch {
 	case g.seen.Deleting:
 		require.Equal(t, fleet.DeploymentTerminated, g.seen.State)
@@ -288,8 +289,7 @@ func (g *region) rests(t *rapid.T) {
 		}
 	default:
 		require.Equal(t, fleet.DeploymentRunning, g.seen.State)
-		require.Equal(t, g.seen.Target, live)
-		require.Equal(t, g.seen.Target, healthy)
+		require.Equal(t, []int{g.seen.Target, g.seen.Target}, []int{n.Healthy, n.Live})
 		for _, r := range g.look().Replicas {
 			require.False(t, g.toReplace(r), "%s of version %d on %s", r.ID, r.ProcessVersion, r.Node)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/testkit/bounds"
 )
 
 // worldNode is a machine of the toy region.
@@ -210,27 +211,6 @@ func (g *region) place(n int, spec fleet.PlacementSpec, rooms []fleet.NodeRoom) 
 	}, rooms)
 }
 
-// runningNow counts those that answer, as far as anybody can know.
-func runningNow(seen fleet.DeploymentSeen) (healthy, live int) {
-	for _, r := range seen.Replicas {
-		if !r.State.Live() || !r.Unheard.IsZero() || r.Gone || r.Phase.Over() || r.Lost {
-			continue
-		}
-		live++
-		if r.State == fleet.ReplicaHealthy {
-			healthy++
-		}
-	}
-	return healthy, live
-}
-
-// routableNow counts those that may serve, as far as anybody can know.
-func routableNow(seen fleet.DeploymentSeen) int {
-	seen.Replicas = slices.DeleteFunc(slices.Clone(seen.Replicas), func(r fleet.ReplicaSeen) bool { return r.Unready })
-	n, _ := runningNow(seen)
-	return n
-}
-
 // promises are what holds of every plan.
 func (g *region) promises(seen fleet.DeploymentSeen, p fleet.DeploymentPlan) {
 	t := g.t
@@ -252,8 +232,7 @@ func (g *region) promises(seen fleet.DeploymentSeen, p fleet.DeploymentPlan) {
 	g.inTime(seen, p)
 	g.knows(seen, p)
 	if !over {
-		_, live := runningNow(seen)
-		g.bounded(seen, p, live)
+		g.bounded(seen, p, bounds.Of(seen).Live)
 	}
 	if p.Done {
 		open := len(seen.Operations) - len(p.Finish)
@@ -267,21 +246,14 @@ func (g *region) promises(seen fleet.DeploymentSeen, p fleet.DeploymentPlan) {
 // bounded: what is created keeps within the target and the surge; a replica on a node that it has to leave is replaced beside.
 func (g *region) bounded(seen fleet.DeploymentSeen, p fleet.DeploymentPlan, live int) {
 	if seen.Rollout == nil || p.Rollout == nil {
-		require.LessOrEqual(g.t, p.Create, max(0, seen.Target+1-live+len(p.Terminate)), "one more than the target at most")
+		require.LessOrEqual(g.t, p.Create, max(0, bounds.Most(seen)-live+len(p.Terminate)), "one more than the target at most")
 		return
 	}
 	if seen.Rollout.Strategy.Type == fleet.StrategyRecreate {
 		g.recreates(seen, p)
 		return
 	}
-	leaving := 0
-	for _, r := range seen.Replicas {
-		if r.State.Live() && r.Unheard.IsZero() && g.misplaced(r) {
-			leaving++
-		}
-	}
-	most := seen.Target + seen.Rollout.Strategy.Surge(seen.Target) + min(leaving, 2)
-	require.LessOrEqual(g.t, p.Create+p.Rollout.Create, max(0, most-live+len(p.Terminate)), "%s: more than the target and the surge", p.Rule)
+	require.LessOrEqual(g.t, p.Create+p.Rollout.Create, max(0, bounds.Most(seen)-live+len(p.Terminate)), "%s: more than the target and the surge", p.Rule)
 	if to, _ := seen.Rollout.State, 0; to == fleet.RolloutCanceling || slices.Contains(p.Rollout.Events, fleet.RolloutExpire) {
 		require.Zero(g.t, p.Rollout.Create, "what failed is created again")
 	}
@@ -301,15 +273,10 @@ func (g *region) recreates(seen fleet.DeploymentSeen, p fleet.DeploymentPlan) {
 	require.LessOrEqual(g.t, p.Rollout.Create, seen.Target)
 }
 
-func (g *region) misplaced(r fleet.ReplicaSeen) bool {
-	may := len(g.seen.Placement.Sites) == 0 || g.seen.Placement.Sites[0] == g.node(r.Node).site
-	return !may || r.Leave
-}
-
 // leavesNothing: a deployment that runs, and that nobody would wake, is as it is to be.
 func (g *region) leavesNothing(seen fleet.DeploymentSeen) {
-	healthy, live := runningNow(seen)
-	require.Equal(g.t, []int{seen.Target, seen.Target}, []int{healthy, live}, "healthy and live, and nothing would wake it")
+	n := bounds.Of(seen)
+	require.Equal(g.t, []int{seen.Target, seen.Target}, []int{n.Healthy, n.Live}, "healthy and live, and nothing would wake it")
 	for _, r := range seen.Replicas {
 		require.False(g.t, r.State.Live() && g.toReplace(r), "%s is to be replaced, and nothing would wake it", r.ID)
 	}
@@ -317,8 +284,7 @@ func (g *region) leavesNothing(seen fleet.DeploymentSeen) {
 
 // toReplace says that a replica is not of the version, or not where it is to be.
 func (g *region) toReplace(r fleet.ReplicaSeen) bool {
-	may := len(g.seen.Placement.Sites) == 0 || g.seen.Placement.Sites[0] == g.node(r.Node).site
-	return !may || r.Leave || r.ProcessVersion != g.seen.ProcessVersion
+	return bounds.Misplaced(g.seen, r) || r.ProcessVersion != g.seen.ProcessVersion
 }
 
 // keepsRoutable: what is ended leaves as many routable as are to run, or as there were.
@@ -330,18 +296,16 @@ func (g *region) keepsRoutable(seen fleet.DeploymentSeen, p fleet.DeploymentPlan
 	if p.Rollout != nil && seen.Rollout.Strategy.Type == fleet.StrategyRecreate {
 		return
 	}
-	before := routableNow(seen)
+	before := bounds.Of(seen).Routable
 	after := seen
 	after.Replicas = slices.DeleteFunc(slices.Clone(seen.Replicas), func(r fleet.ReplicaSeen) bool {
 		return slices.ContainsFunc(p.Terminate, func(s fleet.ReplicaStep) bool { return s.ID == r.ID })
 	})
-	left := routableNow(after)
-	least := seen.Target
-	if p.Rollout != nil && seen.Rollout != nil {
-		least = min(least-seen.Rollout.Strategy.Unavailable(seen.Target), g.atStart)
-		if p.Rollout.Short {
-			least--
-		}
+	left, least := bounds.Of(after).Routable, bounds.Least(seen)
+	if p.Rollout == nil {
+		least = seen.Target
+	} else if p.Rollout.Short {
+		least--
 	}
 	require.GreaterOrEqual(g.t, left, min(least, before), "%s ends too many: %s: %+v", p.Rule, ids(p.Terminate), p.Rollout)
 	for _, r := range seen.Replicas {
@@ -446,7 +410,7 @@ func (g *region) carryOut(p fleet.DeploymentPlan, nodes, next []fleet.NodeName) 
 func (g *region) create(n fleet.NodeName, revision, version int64) {
 	g.made++
 	g.all = append(g.all, &fleet.ReplicaSeen{
-		ID: fleet.ReplicaID(fmt.Sprintf("%012x", g.made)), Node: n, State: fleet.ReplicaStarting, Revision: revision,
+		ID: fleet.ReplicaID(fmt.Sprintf("%012x", g.made)), Node: n, Site: g.node(n).site, State: fleet.ReplicaStarting, Revision: revision,
 		ProcessVersion: version, CreatedAt: g.now, Since: g.now, Stop: g.seen.Stop,
 	})
 }
@@ -537,11 +501,11 @@ func (g *region) startUnproven(t *rapid.T, wasStopped bool, before int) {
 		return
 	}
 	revision, version := g.seen.Revision, g.seen.ProcessVersion
-	g.atStart = routableNow(g.look())
+	g.atStart = bounds.Of(g.look()).Routable
 	began := g.beginStart(seen)
 	g.version++
 	g.same(g.version, version)
-	g.rollOut(revision, g.strategy(t))
+	g.rollOut(revision, bounds.Strategy(t))
 	g.seen.Rollout.BeganIn = began
 }
 
@@ -552,7 +516,7 @@ func (g *region) release(t *rapid.T) {
 	rolls, began := decide.Release(seen) == decide.ReleaseRollsOut && rapid.IntRange(0, 3).Draw(t, "at once") > 0, fleet.DeploymentState("")
 	if rolls {
 		if g.seen.Rollout == nil {
-			g.atStart = routableNow(g.look())
+			g.atStart = bounds.Of(g.look()).Routable
 		}
 		began = g.beginStart(seen)
 	}
@@ -567,30 +531,9 @@ func (g *region) release(t *rapid.T) {
 		g.ask(fleet.OperationConverge)
 		return
 	}
-	g.rollOut(g.revision, g.strategy(t))
+	g.rollOut(g.revision, bounds.Strategy(t))
 	g.seen.Rollout.BeganIn = began
 	g.ask(fleet.OperationConverge)
-}
-
-func (g *region) strategy(t *rapid.T) fleet.Strategy {
-	share := func(name string) *fleet.Share {
-		return rapid.SampledFrom([]*fleet.Share{nil, {Count: 1}, {Count: 2}, {Percent: 25}, {Percent: 100}, {}}).Draw(t, name)
-	}
-	strategy := fleet.Strategy{
-		Type:     rapid.SampledFrom([]fleet.StrategyType{"", fleet.StrategyRolling, fleet.StrategyCanary, fleet.StrategyRecreate}).Draw(t, "type"),
-		MaxSurge: share("surge"), MaxUnavailable: share("unavailable"), MaxInFlight: rapid.IntRange(0, 2).Draw(t, "in flight"),
-		MinHealthyTime: float64(rapid.SampledFrom([]int{0, 0, 30}).Draw(t, "min healthy")),
-		WhenFull:       rapid.SampledFrom([]fleet.WhenFull{"", fleet.FullOldFirst, fleet.FullWait}).Draw(t, "when full"),
-	}
-	if strategy.Type == fleet.StrategyCanary {
-		for w := rapid.IntRange(0, 60).Draw(t, "weight"); w > 0 && w < 100; w += rapid.IntRange(1, 50).Draw(t, "more") {
-			strategy.Steps = append(strategy.Steps, fleet.CanaryStep{Weight: w, Interval: float64(rapid.IntRange(0, 60).Draw(t, "interval"))})
-		}
-		if n := len(strategy.Steps); n > 0 && rapid.Bool().Draw(t, "pauses") {
-			strategy.Steps[n-1].Interval, strategy.Steps[n-1].Pause = 0, true
-		}
-	}
-	return strategy
 }
 
 // rollOut starts a rollout.

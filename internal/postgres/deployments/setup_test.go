@@ -1,6 +1,8 @@
 package deployments_test
 
 import (
+	"flag"
+	"log"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -8,7 +10,13 @@ import (
 	"github.com/holdfast-io/holdfast/internal/testkit/stores"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// A run of a property here takes a database, and a part of a second; -rapid.checks=500 plays more.
+func TestMain(m *testing.M) {
+	if err := flag.Set("rapid.checks", "20"); err != nil {
+		log.Fatal(err)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 const (
 	linkServer = stores.LinkServer

@@ -1,0 +1,87 @@
+// Package bounds has what no decision about a deployment may exceed, for the tests of the decision and of the store that
+// carries it out.
+package bounds
+
+import (
+	"slices"
+
+	"pgregory.net/rapid"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// Serving counts live replicas that may answer, as far as anybody can know.
+type Serving struct{ Live, Healthy, Routable int }
+
+// Of counts the replicas of a deployment.
+func Of(seen fleet.DeploymentSeen) (n Serving) {
+	for _, r := range seen.Replicas {
+		if !r.State.Live() || !r.Unheard.IsZero() || r.Gone || r.Phase.Over() || r.Lost {
+			continue
+		}
+		n.Live++
+		if r.State == fleet.ReplicaHealthy {
+			n.Healthy++
+			if !r.Unready {
+				n.Routable++
+			}
+		}
+	}
+	return n
+}
+
+// Least is how many routable replicas a decision leaves, if there are so many: the target or, in a rollout, as many as when it began,
+// less max_unavailable. One that had to make room takes one more.
+func Least(seen fleet.DeploymentSeen) int {
+	r := seen.Rollout
+	if r == nil {
+		return seen.Target
+	}
+	return min(seen.Target-r.Strategy.Unavailable(seen.Target), r.AtStart)
+}
+
+// Most is up to how many live replicas a decision creates: the target and the surge, or one replacement without a rollout. Those
+// that leave their nodes are replaced beside, one of each revision at a time.
+func Most(seen fleet.DeploymentSeen) int {
+	if seen.Rollout == nil {
+		return seen.Target + 1
+	}
+	leaving := 0
+	for _, r := range seen.Replicas {
+		if r.State.Live() && r.Unheard.IsZero() && Misplaced(seen, r) {
+			leaving++
+		}
+	}
+	return seen.Target + seen.Rollout.Strategy.Surge(seen.Target) + min(leaving, 2)
+}
+
+// Misplaced reports whether a replica has to leave its node.
+func Misplaced(seen fleet.DeploymentSeen, r fleet.ReplicaSeen) bool {
+	sites := seen.Placement.Sites
+	if seen.Rollout != nil && r.ProcessVersion == seen.Rollout.To.ProcessVersion {
+		sites = seen.Rollout.To.Placement.Sites
+	}
+	return r.Leave || len(sites) > 0 && !slices.Contains(sites, r.Site)
+}
+
+// Strategy draws how a rollout goes.
+func Strategy(t *rapid.T) fleet.Strategy {
+	share := func(name string) *fleet.Share {
+		return rapid.SampledFrom([]*fleet.Share{nil, {Count: 1}, {Count: 2}, {Percent: 25}, {Percent: 100}, {}}).Draw(t, name)
+	}
+	s := fleet.Strategy{
+		Type:     rapid.SampledFrom([]fleet.StrategyType{"", fleet.StrategyRolling, fleet.StrategyCanary, fleet.StrategyRecreate}).Draw(t, "type"),
+		MaxSurge: share("surge"), MaxUnavailable: share("unavailable"), MaxInFlight: rapid.IntRange(0, 2).Draw(t, "in flight"),
+		MinHealthyTime: float64(rapid.SampledFrom([]int{0, 0, 30}).Draw(t, "min healthy")),
+		WhenFull:       rapid.SampledFrom([]fleet.WhenFull{"", fleet.FullOldFirst, fleet.FullWait}).Draw(t, "when full"),
+	}
+	if s.Type == fleet.StrategyCanary {
+		for w := rapid.IntRange(0, 60).Draw(t, "weight"); w > 0 && w < 100; w += rapid.IntRange(1, 50).Draw(t, "more") {
+			s.Steps = append(s.Steps, fleet.CanaryStep{Weight: w, Interval: float64(rapid.IntRange(0, 60).Draw(t, "interval"))})
+		}
+		if n := len(s.Steps); n > 0 && rapid.Bool().Draw(t, "pauses") {
+			s.Steps[n-1].Interval, s.Steps[n-1].Pause = 0, true
+		}
+	}
+	return s
+}
