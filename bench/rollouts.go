@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/pause"
 )
 
 const (
@@ -177,15 +178,28 @@ func measureChanges(ctx context.Context, l *lab) ([]figure, error) {
 	}, err
 }
 
-// changed gives all deployments other content, and the rate at which their rollouts end.
+// changed gives all deployments other content, so many at a time, and the rate at which their rollouts end. One query looks at all of
+// them: a look at each would be a good part of the work.
 func (d *deployments) changed(ctx context.Context, rollouts int) (float64, error) {
+	ctx, cancel := context.WithTimeout(ctx, deployPatience)
+	defer cancel()
 	d.releases++
-	took, err := atOnce(ctx, changingAtOnce, changing, func(ctx context.Context, i int) error {
-		name := "changed-" + strconv.Itoa(i)
-		if err := d.put(ctx, name, 1, d.anew); err != nil {
-			return err
+	began := time.Now()
+	for started, over := 0, 0; over < changing; {
+		for ; started < min(changing, over+changingAtOnce); started++ {
+			if err := d.put(ctx, "changed-"+strconv.Itoa(started), 1, d.anew); err != nil {
+				return 0, err
+			}
 		}
-		return d.rolled(ctx, name, rollouts, 1)
-	})
-	return changing / took.Seconds(), err
+		err := d.db.QueryRow(ctx, `SELECT count(*) FROM deployments d WHERE d.name LIKE 'changed-%' AND
+			(SELECT count(*) FROM rollouts r WHERE r.deployment = d.name AND r.state = 'DEPLOYED') = $1 AND
+			(SELECT count(*) FROM replicas r WHERE r.deployment = d.name AND r.ended_at IS NULL) = 1`, rollouts).Scan(&over)
+		if err == nil {
+			err = pause.For(ctx, rolledLook)
+		}
+		if err != nil {
+			return 0, fmt.Errorf("wait for the changes: %w", err)
+		}
+	}
+	return changing / time.Since(began).Seconds(), nil
 }
