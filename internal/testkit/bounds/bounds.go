@@ -40,8 +40,8 @@ func Least(seen fleet.DeploymentSeen) int {
 	return min(seen.Target-r.Strategy.Unavailable(seen.Target), r.AtStart)
 }
 
-// Most is up to how many live replicas a decision creates: the target and the surge, or one replacement without a rollout. Those
-// that leave their nodes are replaced beside, one of each revision at a time.
+// Most is up to how many live replicas a decision creates: the target and the surge of those that may stay on their nodes, or one
+// replacement without a rollout.
 func Most(seen fleet.DeploymentSeen) int {
 	if seen.Rollout == nil {
 		return seen.Target + 1
@@ -52,7 +52,7 @@ func Most(seen fleet.DeploymentSeen) int {
 			leaving++
 		}
 	}
-	return seen.Target + seen.Rollout.Strategy.Surge(seen.Target) + min(leaving, 2)
+	return seen.Target + seen.Rollout.Strategy.Surge(seen.Target) + leaving
 }
 
 // Misplaced reports whether a replica has to leave its node.
