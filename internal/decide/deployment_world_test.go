@@ -522,7 +522,7 @@ func (g *region) release(t *rapid.T) {
 	}
 	g.version++
 	g.contents[g.version] = g.version
-	if rolls || g.stable > 0 && seen.Idle() {
+	if rolls || g.stable > 0 && (seen.Stopped || seen.Target == 0) {
 		g.broken[g.version] = rapid.IntRange(0, 3).Draw(t, "broken") == 0
 		g.late[g.version] = g.readies && rapid.IntRange(0, 3).Draw(t, "never ready") == 0
 	}

@@ -17,7 +17,7 @@ import (
 
 const (
 	dock      = fleet.SiteName("dock")
-	runBudget = 400 // turns in which a run comes to rest
+	runBudget = 2000 // turns in which a run comes to rest
 )
 
 // machine is a node, with what it runs whether or not the region hears it.
