@@ -485,10 +485,7 @@ func (g *region) beginStart(seen decide.ReleaseSeen) fleet.DeploymentState {
 	}
 	g.seen.Revision, g.seen.Began, g.seen.ProcessVersion, g.seen.BeganVersion = g.stable, g.stable, g.version, g.version
 	g.seen.Attempts, g.seen.Crashes, g.seen.NextAttempt, g.seen.Owed = 0, 0, time.Time{}, 0
-	if seen.State == fleet.DeploymentRunning {
-		return fleet.DeploymentPending
-	}
-	return seen.State
+	return seen.BeganIn()
 }
 
 // startUnproven has what was released while nothing was to run roll out, if there is something to return to.

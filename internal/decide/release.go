@@ -39,6 +39,17 @@ func (s ReleaseSeen) Idle() bool {
 	return s.WasStopped || s.Target == 0 || s.State != fleet.DeploymentRunning && !s.NeedsRestart
 }
 
+// BeganIn is the state of the deployment in which its rollout begins: PENDING also where a RUNNING one is to run nothing.
+func (s ReleaseSeen) BeganIn() fleet.DeploymentState {
+	switch {
+	case !s.Idle():
+		return fleet.DeploymentRunning
+	case s.State == fleet.DeploymentRunning:
+		return fleet.DeploymentPending
+	}
+	return s.State
+}
+
 // starts: nothing runs, and there is a revision to return to if what is released fails.
 func (s ReleaseSeen) starts() bool {
 	return s.Idle() && s.Stable && !s.SameAsStable && !s.Waits && !s.Stopped && s.NextTarget > 0 && !s.joins()

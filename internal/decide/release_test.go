@@ -64,3 +64,13 @@ func TestReleaseOfWhatIsApplied(t *testing.T) {
 	seen.Returning = true
 	require.Equal(t, decide.ReleaseKeeps, decide.Release(seen.Applied()))
 }
+
+// S33: the state in which the rollout of a release begins.
+func TestBeganIn(t *testing.T) {
+	t.Parallel()
+	const running, pending, gaveUp = fleet.DeploymentRunning, fleet.DeploymentPending, fleet.DeploymentError
+	require.Equal(t, running, decide.ReleaseSeen{State: running, Target: 2}.BeganIn())
+	require.Equal(t, pending, decide.ReleaseSeen{State: running, Target: 2, WasStopped: true}.BeganIn())
+	require.Equal(t, pending, decide.ReleaseSeen{State: running}.BeganIn())
+	require.Equal(t, gaveUp, decide.ReleaseSeen{State: gaveUp, Target: 2}.BeganIn())
+}

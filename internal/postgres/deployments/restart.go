@@ -70,13 +70,7 @@ func (w *deploymentWork) recreate(ctx context.Context) (int64, error) {
 		return 0, err
 	}
 	l.spec.Strategy = l.spec.Strategy.StopFirst()
-	p := db.ReleaseDeploymentParams{
-		Name: w.row.Name, Revision: w.row.Revision, Uid: w.row.Uid, ProcessVersion: l.version, Target: w.row.Target, Rolls: true,
-	}
-	if err := w.q.ReleaseDeployment(ctx, p); err != nil {
-		return 0, err
-	}
-	return l.version, w.rollOut(ctx, l)
+	return l.version, w.releaseBeside(ctx, l)
 }
 
 // restartWaits reports whether a restart has waited for the end of a rollout.

@@ -39,11 +39,8 @@ func (w *deploymentWork) beginStart(ctx context.Context, active *db.Rollout, see
 		w.began = fleet.DeploymentState(active.BeganIn)
 		return nil
 	}
-	if w.began = seen.State; !seen.Idle() {
+	if w.began = seen.BeganIn(); w.began == fleet.DeploymentRunning {
 		return nil
-	}
-	if w.began == fleet.DeploymentRunning {
-		w.began = fleet.DeploymentPending
 	}
 	before := w.row
 	if w.row, err = w.q.BeginWithStable(ctx, db.BeginWithStableParams{Name: w.row.Name, Version: w.nextVersion()}); err != nil {
@@ -62,25 +59,28 @@ func (w *deploymentWork) seeRelease(ctx context.Context, l line) (decide.Release
 	return seen, w.besideStable(ctx, &seen, hash, body)
 }
 
-// startUnproven rolls out a revision that was released while nothing was to run.
-func (w *deploymentWork) startUnproven(ctx context.Context) error {
+// startUnproven rolls out a revision that was released while nothing was to run, to a target.
+func (w *deploymentWork) startUnproven(ctx context.Context, target int) error {
 	own, err := w.readLine(ctx, w.row.Revision, 0)
 	if err != nil {
 		return err
 	}
 	seen, err := w.seeRelease(ctx, own)
-	if seen.NextTarget = 1; err != nil || decide.Release(seen) != decide.ReleaseRollsOut {
+	if seen.NextTarget = target; err != nil || decide.Release(seen) != decide.ReleaseRollsOut {
 		return err
 	}
 	if err := w.beginStart(ctx, nil, seen); err != nil {
 		return err
 	}
 	own.version = w.nextVersion()
-	p := db.ReleaseDeploymentParams{
-		Name: w.row.Name, Revision: own.revision.Revision, Uid: w.row.Uid, ProcessVersion: own.version, Target: w.row.Target, Rolls: true,
-	}
+	return w.releaseBeside(ctx, own)
+}
+
+// releaseBeside rolls out a revision that was released before, with another process version.
+func (w *deploymentWork) releaseBeside(ctx context.Context, l line) error {
+	p := db.ReleaseDeploymentParams{Name: w.row.Name, Revision: l.revision.Revision, Uid: w.row.Uid, ProcessVersion: l.version, Target: w.row.Target, Rolls: true}
 	if err := w.q.ReleaseDeployment(ctx, p); err != nil {
 		return postgres.Failed("release the revision", err)
 	}
-	return w.rollOut(ctx, own)
+	return w.rollOut(ctx, l)
 }

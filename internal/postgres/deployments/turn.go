@@ -135,8 +135,8 @@ func (w *deploymentWork) scale(ctx context.Context, t DeploymentTurn, o *postgre
 		return err
 	}
 	o.Target = *t.Replicas
-	if active == nil && w.row.Target == 0 && o.Target > 0 {
-		if err := w.startUnproven(ctx); err != nil {
+	if active == nil && w.row.Target == 0 {
+		if err := w.startUnproven(ctx, o.Target); err != nil {
 			return err
 		}
 	}

@@ -21,7 +21,8 @@ type DeploymentView struct {
 	Since           time.Time
 	Target, Min     int
 	// Revision is what should run (0: nothing was released). Deploying is the revision that replaces it, equal to it while
-	// other replicas run, else 0. Stable is the revision to which the rollout of its next start would return, 0 if that is Revision. Rollout is the one under way, nil without one. Redeclared says that another declaration waits for the end of this.
+	// other replicas run, else 0. Stable is the revision to which the rollout of its next start would return, 0 if that is
+	// Revision. Rollout is the one under way, nil without one. Redeclared says that another declaration waits for the end of this.
 	Revision, Deploying, Stable int64
 	Rollout                     *Rollout
 	// Pending is what waits for a restart, nil for nothing.
