@@ -15,7 +15,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/certs"
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/guardian"
+	_ "github.com/holdfast-io/holdfast/internal/guardian/entry"
 	"github.com/holdfast-io/holdfast/internal/node/isolation"
 	"github.com/holdfast-io/holdfast/internal/region"
 )
@@ -25,7 +25,6 @@ const (
 	childTemporal = "child-temporal"
 	childServer   = "child-server"
 	childNode     = "child-node"
-	childGuardian = "guardian" // started by nodes, not by the supervisor
 )
 
 // dockerVariable is where the machine's engine listens, as docker knows it.
@@ -117,7 +116,7 @@ func childNamed(args []string) ([]string, bool) {
 		return nil, false
 	}
 	switch args[0] {
-	case childTemporal, childServer, childNode, childGuardian:
+	case childTemporal, childServer, childNode:
 		return args, true
 	default:
 		return nil, false
@@ -128,9 +127,6 @@ func childNamed(args []string) ([]string, bool) {
 func runChild(args []string, stderr io.Writer) int {
 	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer cancel()
-	if args[0] == childGuardian {
-		return guardian.Main(ctx, args[1:])
-	}
 	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{ReplaceAttr: fleet.LogDetail}))
 	if err := serveChild(ctx, args[0], os.Stdin, log); err != nil {
 		log.Error("ended", "child", strings.Join(args, " "), "error", err)

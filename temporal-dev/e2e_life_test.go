@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/guardian"
 )
 
 // tombstone waits until a node holds a delete as the newest word on an instance.
@@ -153,7 +154,7 @@ func (s *stack) guardianOf(t *testing.T, node, name string) int {
 			continue // it has ended
 		}
 		args := strings.Split(string(text), "\x00")
-		if len(args) > 3 && args[1] == childGuardian && args[3] == dir {
+		if len(args) > 3 && args[1] == guardian.Command && args[3] == dir {
 			pid, err := strconv.Atoi(strings.Split(path, "/")[2])
 			require.NoError(t, err)
 			return pid

@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/guardian"
 	"github.com/holdfast-io/holdfast/internal/lease"
 )
 
@@ -208,7 +209,7 @@ func (r *round) guardians(node string) map[string]int {
 			continue // it has ended
 		}
 		args := strings.Split(string(text), "\x00")
-		if len(args) > 3 && args[1] == childGuardian && filepath.Dir(args[3]) == filepath.Join(r.data, "nodes", node, "run") {
+		if len(args) > 3 && args[1] == guardian.Command && filepath.Dir(args[3]) == filepath.Join(r.data, "nodes", node, "run") {
 			pid, err := strconv.Atoi(strings.Split(path, "/")[2])
 			require.NoError(r.t, err)
 			pids[filepath.Base(args[3])] = pid

@@ -21,6 +21,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/guardian"
 	"github.com/holdfast-io/holdfast/workflows"
 )
 
@@ -262,7 +263,7 @@ func (h *drill) replicaGuardians() (found []string, err error) {
 			continue // it has ended
 		}
 		args := strings.Split(string(text), "\x00")
-		if len(args) < 4 || args[1] != childGuardian {
+		if len(args) < 4 || args[1] != guardian.Command {
 			continue
 		}
 		if at, err := filepath.Rel(filepath.Join(h.data, "nodes"), args[3]); err == nil {

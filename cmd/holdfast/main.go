@@ -15,13 +15,10 @@ import (
 	"golang.org/x/term"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/guardian"
+	_ "github.com/holdfast-io/holdfast/internal/guardian/entry"
 )
 
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == guardian.Command {
-		os.Exit(guardian.Main(context.Background(), os.Args[2:])) // a small process: skip the setup of the CLI
-	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	code := run(ctx, process{

@@ -182,12 +182,18 @@ func (f *family) signalLeader(sig unix.Signal) error {
 	return nil
 }
 
-// signalAll signals the group at once, and then each process that left it.
-func (f *family) signalAll(sig unix.Signal) error {
+// signalAll sends the signals, in their order, to the group at once, and then to each process that left it.
+func (f *family) signalAll(signals ...unix.Signal) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.none {
+		return nil
+	}
 	var errs []error
-	if f.leader != 0 {
+	for _, sig := range signals {
+		if f.leader == 0 {
+			break
+		}
 		if err := unix.Kill(-f.leader, sig); err != nil && !errors.Is(err, unix.ESRCH) {
 			errs = append(errs, fmt.Errorf("send %s: %w", unix.SignalName(sig), err))
 		}
@@ -197,7 +203,10 @@ func (f *family) signalAll(sig unix.Signal) error {
 		return errors.Join(append(errs, err)...)
 	}
 	for _, e := range descendants(table, os.Getpid()) {
-		if f.leader == 0 || e.Group != f.leader {
+		if f.leader != 0 && e.Group == f.leader {
+			continue
+		}
+		for _, sig := range signals {
 			errs = append(errs, e.signal(sig))
 		}
 	}

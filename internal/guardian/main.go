@@ -139,7 +139,7 @@ func prepare(ctx context.Context, dir string, log *slog.Logger) (*supervisor, er
 	if err := writeJSON(filepath.Join(dir, stateFile), s.state); err != nil {
 		return nil, err
 	}
-	if err := sweep(ctx, s.state); err != nil {
+	if err := sweep(ctx, old); err != nil {
 		return nil, err
 	}
 	if s.tenure, err = newTenure(dir, s.launch, log); err != nil {

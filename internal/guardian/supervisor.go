@@ -278,8 +278,7 @@ func (s *supervisor) stop(grace time.Duration) {
 	if repeated || grace <= 0 {
 		return
 	}
-	s.signalAll(unix.SIGTERM)
-	s.signalAll(unix.SIGCONT) // a stopped process would not handle the SIGTERM
+	s.signalAll(unix.SIGTERM, unix.SIGCONT) // a stopped process would not handle the SIGTERM
 }
 
 // killAll is repeated until nothing is left.
@@ -289,9 +288,9 @@ func (s *supervisor) killAll() {
 	s.timer.Reset(again)
 }
 
-func (s *supervisor) signalAll(sig unix.Signal) {
-	if err := s.family.signalAll(sig); err != nil {
-		s.log.Error("signal processes", "signal", unix.SignalName(sig), "err", err)
+func (s *supervisor) signalAll(signals ...unix.Signal) {
+	if err := s.family.signalAll(signals...); err != nil {
+		s.log.Error("signal processes", "signal", unix.SignalName(signals[0]), "err", err)
 	}
 }
 

@@ -24,20 +24,17 @@ import (
 	nodev1 "github.com/holdfast-io/holdfast/api/node/v1"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/guardian"
+	_ "github.com/holdfast-io/holdfast/internal/guardian/entry" // the test binary is a guardian too
 	"github.com/holdfast-io/holdfast/internal/sqlite"
 )
 
 // patience is for conditions that hold within milliseconds on an idle machine.
 const patience = 30 * time.Second
 
-// TestMain makes the test binary what the agent's is, an agent and a guardian, and here the program
-// of replicas too.
+// TestMain makes the test binary an agent too, and the program of replicas.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
-		case guardian.Command:
-			// Not os.Exit: a binary with the race detector would stay for another second.
-			syscall.Exit(guardian.Main(context.Background(), os.Args[2:]))
 		case "program":
 			os.Exit(program())
 		case "agent":

@@ -1,7 +1,6 @@
 package tenure_test
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"syscall"
@@ -11,17 +10,13 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/holdfast-io/holdfast/internal/guardian"
+	_ "github.com/holdfast-io/holdfast/internal/guardian/entry" // the test binary is a guardian too
 )
 
-// TestMain makes the test binary a guardian and an instance too.
+// TestMain makes the test binary an instance too.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 {
-		switch os.Args[1] {
-		case guardian.Command:
-			syscall.Exit(guardian.Main(context.Background(), os.Args[2:]))
-		case "witness":
-			syscall.Exit(witness(os.Args[2]))
-		}
+	if len(os.Args) > 1 && os.Args[1] == "witness" {
+		syscall.Exit(witness(os.Args[2]))
 	}
 	goleak.VerifyTestMain(m)
 }
