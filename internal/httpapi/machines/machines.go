@@ -126,16 +126,9 @@ func (s *Calls) node(r *http.Request) (nodes.Node, error) {
 	if err != nil {
 		return found, err
 	}
-	claims, err := identity.VerifyByAny(identity.RegionAudience, token, func(name fleet.NodeName) ([]ed25519.PublicKey, error) {
-		rows, err := s.Store.ListNodes(r.Context(), nodes.NodeFilter{Name: name}, "", 1)
-		if err != nil {
-			return nil, err
-		}
-		if len(rows) == 0 || rows[0].RevokedAt != nil || len(rows[0].SigningKey) != ed25519.PublicKeySize {
-			return nil, fleet.Errorf(fleet.NotFound, "node %s is not enrolled", name)
-		}
-		found = rows[0]
-		return s.Store.NodeKeys(r.Context(), name)
+	claims, err := identity.VerifyByAny(identity.RegionAudience, token, func(name fleet.NodeName) (keys []ed25519.PublicKey, err error) {
+		found, keys, err = s.Store.Speaker(r.Context(), name)
+		return keys, err
 	}, s.Now())
 	if err == nil && string(claims.Node) != chi.URLParam(r, "node") {
 		err = fleet.Errorf(fleet.Unauthenticated, "the token belongs to another node")

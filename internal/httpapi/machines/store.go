@@ -31,7 +31,8 @@ type fetchStore interface {
 }
 
 type callerStore interface {
-	ListNodes(ctx context.Context, f nodes.NodeFilter, after string, limit int32) ([]nodes.Node, error)
+	// Speaker is not_found for a node that may not speak.
+	Speaker(ctx context.Context, node fleet.NodeName) (nodes.Node, []ed25519.PublicKey, error)
 	Enrol(ctx context.Context, e nodes.Enrolment) (nodes.Welcome, error)
 	// OfferKey may be repeated; it is denied unasked, and conflict after another offer.
 	OfferKey(ctx context.Context, o nodes.KeyOffer) error

@@ -81,7 +81,7 @@ func (w *worker) ready(ctx context.Context) error {
 		return &Failure{fleet.ReasonNoDriver, fleet.Errorf(fleet.Precondition, "this node has no driver %q", name)}
 	}
 	if r.Driver != name {
-		w.say(ctx, func(k *known) { k.Driver = name })
+		w.note(ctx, func(k *known) { k.Driver = name })
 	}
 	l := w.launch(w.now(), def)
 	if len(def.PreStart) > 0 {
@@ -151,12 +151,13 @@ func (w *worker) start(agent context.Context, a decide.ReplicaAction) {
 		}
 		return
 	}
-	w.say(ctx, func(k *known) { k.PID = found.PID })
 	w.watchExit(agent, w.driver(w.now()))
-	w.is(decide.ProcessPreparing)
 	if !found.Preparing {
 		w.running(ctx, found)
+		return
 	}
+	w.say(ctx, func(k *known) { k.PID = found.PID })
+	w.is(decide.ProcessPreparing)
 }
 
 // startOne waits for a start slot of its driver.
@@ -193,7 +194,7 @@ func (w *worker) launchNow(ctx context.Context) (Found, error) {
 	}
 	// Written first: if this agent is killed now, the next one must know that the replica may run, on which ports
 	// and on which GPUs.
-	w.say(ctx, func(k *known) { k.Asked, k.Ports, k.First, k.GPUs = true, at, first, gpus })
+	w.note(ctx, func(k *known) { k.Asked, k.Ports, k.First, k.GPUs = true, at, first, gpus })
 	l := w.launch(w.now(), *w.def)
 	if l.OutputFrom, err = k.opt.Store.ReplicaLogOffset(ctx, w.id); err != nil {
 		return Found{}, err

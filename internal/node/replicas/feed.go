@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"time"
 
 	nodev1 "github.com/holdfast-io/holdfast/api/node/v1"
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -14,6 +15,7 @@ import (
 type feed struct {
 	news     chan struct{} // has an item when there may be something to report
 	dirty    map[fleet.ReplicaID]bool
+	urgent   bool // what is dirty is not kept back
 	sequence uint64
 	// open are the replicas of the last report, until the region acks it.
 	open map[fleet.ReplicaID]bool
@@ -33,8 +35,24 @@ func newFeed() feed {
 }
 
 func (f *feed) changed(id fleet.ReplicaID) {
-	f.dirty[id] = true
+	f.dirty[id], f.urgent = true, true
 	poke.Once(f.news)
+}
+
+// lull is how long a change by which the region decides nothing is kept back, so that the one after it is in the same
+// report.
+const lull = 25 * time.Millisecond
+
+// passing is for such a change; mu is held.
+func (k *Keeper) passing(id fleet.ReplicaID) {
+	f := &k.feed
+	f.dirty[id] = true
+	time.AfterFunc(lull, func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		f.urgent = true
+		poke.Once(f.news)
+	})
 }
 
 // Next waits for the next report. A complete report waits until the node knows all its replicas: the region
@@ -72,8 +90,13 @@ func (k *Keeper) report(complete bool) *nodev1.ReplicasReport { //nolint:revive 
 	defer k.mu.Unlock()
 	f := &k.feed
 	maps.Copy(f.dirty, f.open)
+	f.urgent = f.urgent || len(f.open) > 0
 	f.open = nil
 	complete, f.asked = complete || f.asked || f.partly && k.whole() && len(k.all()) <= fleet.MaxReportedReplicas, false
+	if !complete && !f.urgent && len(f.dirty) > 0 {
+		return nil
+	}
+	f.urgent = false
 	lines, cut := k.lines(complete)
 	report := &nodev1.ReplicasReport{SetEra: k.version.Era, SetVersion: k.version.Number, Complete: complete && len(cut) == 0}
 	report.Whole = report.GetComplete() && k.whole()
@@ -87,7 +110,7 @@ func (k *Keeper) report(complete bool) *nodev1.ReplicasReport { //nolint:revive 
 	}
 	for _, st := range cut {
 		delete(f.open, st.ID)
-		f.dirty[st.ID] = true
+		f.changed(st.ID)
 	}
 	if complete {
 		f.partly = !report.GetWhole()

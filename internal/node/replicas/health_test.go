@@ -41,9 +41,7 @@ func TestProbesFail(t *testing.T) {
 		require.Equal(t, st.GetEndpoint(), again.GetEndpoint(), "traffic finds it where it was")
 		require.NotEqual(t, st.GetPid(), again.GetPid())
 		require.False(t, alive(st.GetPid()))
-		require.Equal(t, []string{
-			"preparing NOT_CHECKED 0", "running NOT_CHECKED 0", "running HEALTHY 0", "running UNHEALTHY 0 probes_failed",
-		}, b.told(first)[:4])
+		require.Equal(t, []string{"running HEALTHY 0", "running UNHEALTHY 0 probes_failed", "running HEALTHY 1"}, b.told(first))
 	})
 	t.Run("restarts do not help", func(t *testing.T) {
 		t.Parallel()
@@ -78,7 +76,7 @@ func TestSlowStart(t *testing.T) {
 	require.NoError(t, os.Remove(b.in(first, "wait")))
 	is := b.is(first, fleet.PhaseRunning, fleet.HealthHealthy)
 	require.Equal(t, st.GetPid(), is.GetPid())
-	require.Equal(t, []string{"preparing NOT_CHECKED 0", "running NOT_CHECKED 0", "running HEALTHY 0"}, b.told(first))
+	require.Equal(t, []string{"running HEALTHY 0"}, b.told(first))
 }
 
 // S75, S76: types of probes, and what runs without any.
@@ -293,7 +291,7 @@ func TestBegunInTime(t *testing.T) {
 			poke.Once(b.keeper.prober.wake) // its second probe is due
 			st := b.is(first, fleet.PhaseRunning, fleet.HealthHealthy)
 			require.Equal(t, []any{pid, uint32(0)}, []any{st.GetPid(), st.GetRestarts()})
-			require.Equal(t, []string{"preparing NOT_CHECKED 0", "running NOT_CHECKED 0", "running HEALTHY 0"}, b.told(first))
+			require.Equal(t, []string{"running HEALTHY 0"}, b.told(first))
 		})
 	}
 }
@@ -337,7 +335,7 @@ func TestBegunUnseen(t *testing.T) {
 			}, "it is not looked at")
 			is := b.is(first, fleet.PhaseRunning, fleet.HealthHealthy)
 			require.Equal(t, []any{st.GetPid(), uint32(0)}, []any{is.GetPid(), is.GetRestarts()})
-			require.Equal(t, []string{"preparing NOT_CHECKED 0", "running NOT_CHECKED 0", "running HEALTHY 0"}, b.told(first))
+			require.Equal(t, []string{"running HEALTHY 0"}, b.told(first))
 		})
 	}
 }

@@ -84,6 +84,11 @@ func (r known) status(address string, now time.Duration) fleet.ReplicaStatus {
 	return st
 }
 
+// passing reports whether the region decides nothing by the state, and the next one may follow at once.
+func (r known) passing() bool {
+	return r.Phase == fleet.PhasePreparing || r.Phase == fleet.PhaseStopping || r.Phase == fleet.PhaseRunning && r.Health == fleet.HealthNotChecked
+}
+
 // readiness is what was known last of its readiness check.
 func (r known) readiness() fleet.ReplicaHealth {
 	if r.Unready {

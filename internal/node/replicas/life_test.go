@@ -27,7 +27,7 @@ func TestLife(t *testing.T) {
 	}))
 	b.ask(line(first, hash))
 	st := b.is(first, fleet.PhaseRunning, fleet.HealthHealthy)
-	require.Equal(t, []string{"preparing NOT_CHECKED 0", "running NOT_CHECKED 0", "running HEALTHY 0"}, b.told(first))
+	require.Equal(t, []string{"running HEALTHY 0"}, b.told(first))
 	require.Equal(t, 200, get(t, st.GetEndpoint()+"/health"))
 	port := portOf(t, st.GetEndpoint())
 	conf, err := os.ReadFile(b.in(first, "conf/web.conf"))

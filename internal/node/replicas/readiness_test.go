@@ -43,7 +43,7 @@ func TestReadiness(t *testing.T) {
 	require.NoError(t, os.Remove(b.in(first, "busy")))
 	b.ready(first, true)
 	require.Equal(t, st.GetPid(), b.status(first).GetPid())
-	require.Equal(t, []string{"preparing NOT_CHECKED 0", "running NOT_CHECKED 0", "running HEALTHY 0"}, b.told(first))
+	require.Equal(t, []string{"running HEALTHY 0"}, b.told(first))
 }
 
 // F72: a replica that its node starts again is not ready until its check has passed again, and one that ended is not unready.

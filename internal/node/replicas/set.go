@@ -258,7 +258,11 @@ func (k *Keeper) adopt(ctx context.Context, r known) {
 		k.begin(ctx, w)
 	}
 	w.known.NodeReplica, w.known.Gone = r.NodeReplica, r.Gone
-	k.feed.changed(r.ID)
+	if r.Gone { // the region waits for the word that nothing of it is left here
+		k.feed.changed(r.ID)
+	} else {
+		k.passing(r.ID)
+	}
 	if !r.Run {
 		w.interrupt()
 	}

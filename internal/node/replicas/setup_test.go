@@ -273,6 +273,9 @@ func (b *bench) stream(ctx context.Context, k *Keeper) error {
 		for _, st := range report.GetReplicas() {
 			id := fleet.ReplicaID(st.GetId())
 			b.statuses[id] = st
+			if (known{Phase: fleet.ReplicaPhase(st.GetPhase()), Health: fleet.ReplicaHealth(st.GetHealth())}).passing() {
+				continue
+			}
 			line := strings.TrimSpace(fmt.Sprintf("%s %s %d %s", st.GetPhase(), st.GetHealth(), st.GetRestarts(), st.GetReason()))
 			if all := b.seen[id]; len(all) == 0 || all[len(all)-1] != line {
 				b.seen[id] = append(all, line)
@@ -294,6 +297,7 @@ func (b *bench) status(id fleet.ReplicaID) *nodev1.ReplicaStatus {
 	return b.statuses[id]
 }
 
+// told are the states of a replica that were reported, but for those that the next one may have caught up with.
 func (b *bench) told(id fleet.ReplicaID) []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

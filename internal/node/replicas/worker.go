@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"reflect"
 	"sync"
 	"time"
 
@@ -85,15 +86,21 @@ func (w *worker) now() known {
 // say changes the state, stores it and reports it. It reports also what it could not store: the next agent will
 // find out by itself.
 func (w *worker) say(ctx context.Context, change func(*known)) {
+	if !w.note(ctx, change) {
+		return
+	}
 	k := w.keeper
-	w.note(ctx, change)
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if w.known.passing() {
+		k.passing(w.id)
+		return
+	}
 	k.feed.changed(w.id)
 }
 
-// note changes the state and stores it, without a report.
-func (w *worker) note(ctx context.Context, change func(*known)) {
+// note changes the state and stores it, without a report, and tells whether anything changed.
+func (w *worker) note(ctx context.Context, change func(*known)) bool {
 	k := w.keeper
 	k.mu.Lock()
 	was := w.known
@@ -101,10 +108,15 @@ func (w *worker) note(ctx context.Context, change func(*known)) {
 	if was.Phase != w.known.Phase || was.Health != w.known.Health || was.Restarts != w.known.Restarts {
 		w.known.Since = k.opt.Now()
 	}
+	same := reflect.DeepEqual(was, w.known)
 	k.mu.Unlock()
+	if same {
+		return false
+	}
 	if err := w.write(context.WithoutCancel(ctx)); err != nil {
 		k.opt.Log.Error("store the state of a replica", "replica", w.id, "err", err)
 	}
+	return true
 }
 
 // write stores the state for the next agent.

@@ -147,15 +147,15 @@ func fillModules(ctx context.Context, q *db.Queries, _ roomsFor, at map[string]*
 	return postgres.Failed("read the nodes' modules", err)
 }
 
-// readNodes reads what placement chooses by of the nodes that have live replicas: what these nodes
+// readNodes reads what placements choose by of the nodes that have live replicas: what these nodes
 // have free is another matter.
-func readNodes(ctx context.Context, q *db.Queries, deployment fleet.DeploymentName, of fleet.PlacementSpec) ([]fleet.NodeRoom, error) {
+func readNodes(ctx context.Context, q *db.Queries, deployment fleet.DeploymentName, of ...fleet.PlacementSpec) ([]fleet.NodeRoom, error) {
 	rows, err := q.NodesOfDeployment(ctx, string(deployment))
 	if err != nil {
 		return nil, postgres.Failed("read the nodes of the replicas", err)
 	}
 	var r nodeRooms
-	if len(of.Pools) > 0 {
+	if slices.ContainsFunc(of, func(p fleet.PlacementSpec) bool { return len(p.Pools) > 0 }) {
 		if r.pools, err = readPools(ctx, q, deployment); err != nil {
 			return nil, err
 		}
@@ -171,7 +171,7 @@ func readNodes(ctx context.Context, q *db.Queries, deployment fleet.DeploymentNa
 		r.pool(&r.all[i])
 		at[row.Name] = &r.all[i]
 	}
-	if len(of.Modules) == 0 {
+	if !slices.ContainsFunc(of, func(p fleet.PlacementSpec) bool { return len(p.Modules) > 0 }) {
 		return r.all, nil
 	}
 	modules, err := q.ModulesOfNodes(ctx, slices.Collect(maps.Keys(at)))

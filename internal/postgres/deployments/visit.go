@@ -119,13 +119,11 @@ func (w *deploymentWork) look(ctx context.Context) (looked, error) {
 		return l, err
 	}
 	s.Project, s.Placement = fleet.ProjectName(w.row.Project), l.spec.Placement
-	if s.Nodes, err = readNodes(ctx, w.q, w.name(), s.Placement); err != nil {
+	if s.Nodes, err = readNodes(ctx, w.q, w.name(), s.Placement, l.next.spec.Placement); err != nil {
 		return l, err
 	}
 	if s.Rollout != nil {
-		if s.Rollout.To.Nodes, err = readNodes(ctx, w.q, w.name(), l.next.spec.Placement); err != nil {
-			return l, err
-		}
+		s.Rollout.To.Nodes = s.Nodes
 	}
 	if s.Operations, err = w.operations(ctx, &l); err != nil || len(s.Operations) == 0 && s.Rollout == nil {
 		return l, err

@@ -15,6 +15,13 @@ func TestRevokeNode(t *testing.T) {
 	t.Run("voids the key for good, and twice is once", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
+		speaker, keys, err := b.Store.Speaker(t.Context(), nodeA)
+		require.NoError(t, err)
+		listed := b.Node(nodeA)
+		require.Equal(t, []any{listed.Name, listed.Site, listed.Role, listed.SigningKey}, []any{speaker.Name, speaker.Site, speaker.Role, speaker.SigningKey})
+		known, err := b.Store.NodeKeys(t.Context(), nodeA)
+		require.NoError(t, err)
+		require.Equal(t, known, keys)
 		require.NoError(t, b.Store.RevokeNode(t.Context(), nodeA))
 		rows, err := b.Store.ListNodes(t.Context(), nodes.NodeFilter{Name: nodeA}, "", 1)
 		require.NoError(t, err)
@@ -26,6 +33,10 @@ func TestRevokeNode(t *testing.T) {
 		require.Equal(t, rows[0].RevokedAt, again[0].RevokedAt)
 		_, err = b.Store.NodeKeys(t.Context(), nodeA)
 		require.Equal(t, fleet.NotFound, fleet.KindOf(err))
+		for _, name := range []fleet.NodeName{nodeA, "unknown"} {
+			_, _, err = b.Store.Speaker(t.Context(), name)
+			require.Equal(t, fleet.NotFound, fleet.KindOf(err), name)
+		}
 	})
 	t.Run("is refused for a node that has no key", func(t *testing.T) {
 		t.Parallel()

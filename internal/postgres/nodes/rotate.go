@@ -80,12 +80,42 @@ func noOffer(ctx context.Context, q *db.Queries, o KeyOffer) error {
 	return fleet.Errorf(fleet.Invalid, "invalid new key of node %s", o.Node)
 }
 
+// Speaker gives the name, site, role and key of a node, and its NodeKeys. Each call of a node reads it, so nothing is
+// counted for it. It is not_found as NodeKeys is.
+func (s *Store) Speaker(ctx context.Context, node fleet.NodeName) (Node, []ed25519.PublicKey, error) {
+	n, err := s.Q.GetNode(ctx, string(node))
+	if err != nil && !postgres.NoRows(err) {
+		return Node{}, nil, postgres.Failed("read the node", err)
+	}
+	keys := keysOf(n.SigningKey, n.NextSigningKey)
+	if err != nil || n.RevokedAt != nil || n.RemovedAt != nil || keys == nil {
+		return Node{}, nil, notEnrolled(node)
+	}
+	return Node{Name: node, Site: fleet.SiteName(n.Site), Role: fleet.Role(n.Role), SigningKey: n.SigningKey}, keys, nil
+}
+
+func notEnrolled(node fleet.NodeName) error {
+	return fleet.Errorf(fleet.NotFound, "node %s is not enrolled", node)
+}
+
+// keysOf are the keys of an enrolled node.
+func keysOf(signing, next []byte) []ed25519.PublicKey {
+	if len(signing) != ed25519.PublicKeySize {
+		return nil
+	}
+	keys := []ed25519.PublicKey{signing}
+	if len(next) == ed25519.PublicKeySize {
+		keys = append(keys, next)
+	}
+	return keys
+}
+
 // NodeKeys are the signing keys by which a node may speak: the second only while it changes
 // its key. A node that is unknown, revoked or not enrolled is not_found.
 func (s *Store) NodeKeys(ctx context.Context, node fleet.NodeName) ([]ed25519.PublicKey, error) {
 	all, err := s.KeysOfNodes(ctx, []fleet.NodeName{node})
 	if err == nil && all[node] == nil {
-		err = fleet.Errorf(fleet.NotFound, "node %s is not enrolled", node)
+		err = notEnrolled(node)
 	}
 	return all[node], err
 }
@@ -99,14 +129,9 @@ func (s *Store) KeysOfNodes(ctx context.Context, nodes []fleet.NodeName) (map[fl
 	rows, err := s.Q.NodeKeys(ctx, names)
 	out := make(map[fleet.NodeName][]ed25519.PublicKey, len(rows))
 	for _, row := range rows {
-		if len(row.SigningKey) != ed25519.PublicKeySize {
-			continue
+		if keys := keysOf(row.SigningKey, row.NextSigningKey); keys != nil {
+			out[fleet.NodeName(row.Name)] = keys
 		}
-		keys := []ed25519.PublicKey{row.SigningKey}
-		if len(row.NextSigningKey) == ed25519.PublicKeySize {
-			keys = append(keys, row.NextSigningKey)
-		}
-		out[fleet.NodeName(row.Name)] = keys
 	}
 	return out, postgres.Failed("read the nodes' keys", err)
 }
