@@ -23,13 +23,12 @@ func (q *Queries) CountReport(ctx context.Context, node string) error {
 const digestsWithRows = `-- name: DigestsWithRows :many
 WITH differing AS MATERIALIZED (
     SELECT d.node, d.connection, d.era, d.version, d.reports, d.after, d.marks, d.at FROM (SELECT w.node, w.connection, w.era, w.version, w.reports, w.after, w.marks, w.at FROM node_digests w WHERE hashtext(w.node)::bigint >= $1::bigint AND hashtext(w.node)::bigint < $2::bigint OFFSET 0) d
-    CROSS JOIN LATERAL (
-        SELECT string_agg(x.id || ' ' || x.revision || ' ' || x.process_version || ' ' || encode(substr(x.definition, 1, 8), 'hex') || ' ' || x.phase
-                          || ' ' || x.health || CASE WHEN x.unready THEN ' unready' ELSE '' END || chr(10), '') AS lines,
-               bool_and(x.state = 'HEALTHY' AND x.phase = 'running' AND x.health = 'HEALTHY' AND NOT x.lost) AS healthy
-        FROM (SELECT y.id, y.deployment, y.uid, y.node, y.site, y.revision, y.process_version, y.definition, y.cpu, y.memory, y.gpus, y.fixed_ports, y.stop_seconds, y.state, y.health, y.phase, y.restarts, y.endpoint, y.ports, y.pid, y.reason, y.message, y.lost, y.listed, y.created_at, y.since, y.stop_by, y.ended_at, y.failed_at, y.running_since, y.terms_revision, y.unready, y.ready_since FROM replicas y WHERE y.node = d.node AND y.ended_at IS NULL ORDER BY y.id COLLATE "C") x OFFSET 0) e
     WHERE d.node > $3::text AND d.marks IS NOT NULL
-      AND NOT (coalesce(e.healthy, true) AND coalesce(e.lines, '') = d.marks)
+      AND d.marks <> array_to_string(ARRAY(
+          SELECT concat(x.id, ' ', x.revision, ' ', x.process_version, ' ', encode(substr(x.definition, 1, 8), 'hex'),
+                        CASE WHEN NOT (x.state = 'HEALTHY' AND x.phase = 'running' AND x.health = 'HEALTHY' AND NOT x.lost) THEN E' differs\n'
+                             WHEN x.unready THEN E' running HEALTHY unready\n' ELSE E' running HEALTHY\n' END)
+          FROM replicas x WHERE x.node = d.node AND x.ended_at IS NULL ORDER BY x.id COLLATE "C"), '')
     ORDER BY d.node LIMIT $4)
 SELECT d.node, d.era, d.version, d.reports, d.after, d.marks::text AS marks, d.at, g.era AS region_era, coalesce(s.version, 0)::bigint AS set_version,
        EXISTS (SELECT 1 FROM connections c WHERE c.id = d.connection AND c.ended_at IS NULL OFFSET 0)::boolean AS connected,
