@@ -32,9 +32,18 @@ const (
 	// StreamLimit is how long a node waits for its stream before it polls without one. It is twice the longest wait
 	// between two attempts, so that a lost server or a storm does not make all idle nodes poll at once.
 	StreamLimit = 2 * time.Minute
-	// askAtOnce is how long a node polls before it decides again, where no rule sets another time.
+	// askAtOnce is how long a node polls before it decides again, where no rule sets another time, and its idle time is no
+	// shorter.
 	askAtOnce = 30 * time.Second
 )
+
+// askFor is how long a node polls that cannot rest now, but may afterwards.
+func askFor(s PollSeen) time.Duration {
+	if s.Idle > 0 {
+		return min(s.Idle, askAtOnce)
+	}
+	return askAtOnce
+}
 
 var pollRules = []struct {
 	name string
@@ -42,10 +51,10 @@ var pollRules = []struct {
 	then func(PollSeen) Poll
 }{
 	{"draining", func(s PollSeen) bool { return s.Connected && s.Draining }, func(PollSeen) Poll { return Poll{} }},
-	{"working", func(s PollSeen) bool { return s.Working }, func(PollSeen) Poll { return Poll{Ask: true, For: askAtOnce} }},
+	{"working", func(s PollSeen) bool { return s.Working }, func(s PollSeen) Poll { return Poll{Ask: true, For: askFor(s)} }},
 	{PollWoken, func(s PollSeen) bool { return s.Quiet < s.Idle }, func(s PollSeen) Poll { return Poll{Ask: true, For: s.Idle - s.Quiet} }},
 	{"connects", func(s PollSeen) bool { return !s.Connected && s.Lost < StreamLimit }, func(s PollSeen) Poll { return Poll{For: StreamLimit - s.Lost} }},
-	{"no_stream", func(s PollSeen) bool { return !s.Connected }, func(PollSeen) Poll { return Poll{Ask: true, For: askAtOnce} }},
+	{"no_stream", func(s PollSeen) bool { return !s.Connected }, func(s PollSeen) Poll { return Poll{Ask: true, For: askFor(s)} }},
 	{"never_idles", func(s PollSeen) bool { return s.Idle <= 0 }, func(PollSeen) Poll { return Poll{Ask: true} }},
 	{"idle", func(PollSeen) bool { return true }, func(PollSeen) Poll { return Poll{} }},
 }

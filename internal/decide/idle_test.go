@@ -29,6 +29,7 @@ func TestNodePoll(t *testing.T) {
 		{"a lost stream takes nothing of it away", PollSeen{Idle: idleTerm, Quiet: 20 * time.Second, Lost: long}, Poll{PollWoken, true, 10 * time.Second}},
 		{"the term ends with its last moment", PollSeen{Idle: idleTerm, Quiet: idleTerm, Connected: true}, Poll{"idle", false, 0}},
 		{"who works asks for more", PollSeen{Idle: idleTerm, Quiet: long, Working: true, Connected: true}, Poll{"working", true, askAtOnce}},
+		{"no longer than it would idle", PollSeen{Idle: time.Second, Quiet: long, Working: true, Connected: true}, Poll{"working", true, time.Second}},
 		{"one that is drained asks for nothing new", PollSeen{Idle: idleTerm, Working: true, Connected: true, Draining: true}, Poll{"draining", false, 0}},
 		{"but for one whose stream went, whatever it was at", PollSeen{Idle: idleTerm, Working: true, Draining: true}, Poll{"working", true, askAtOnce}},
 		{"a stream that was lost just now may come back", PollSeen{Idle: idleTerm, Quiet: long, Lost: 5 * time.Second}, Poll{"connects", false, StreamLimit - 5*time.Second}},
