@@ -83,6 +83,8 @@ func (h *history) rests() {
 		WHERE o.state IN ('FAILED', 'CANCELED') AND r.created_at > o.ended_at`), "what failed is not created again")
 	require.Zero(t, stores.Scan[int](h, `SELECT count(*) FROM operations x JOIN rollouts o ON o.process_version = x.process_version
 		WHERE o.state IN ('FAILED', 'CANCELED') AND x.kind = 'converge' AND x.state = 'succeeded'`), "its operation ends as the rollout does")
+	require.Zero(t, stores.Scan[int](h, `SELECT count(*) FROM replicas r WHERE r.ended_at IS NULL AND r.created_at < (
+		SELECT max(o.created_at) FROM operations o WHERE o.subject = 'deployment.web' AND o.kind = 'restart' AND o.state = 'succeeded')`), "a restart renews all: %s", h.told(seen, seen))
 	switch n := bounds.Of(seen); {
 	case h.deleted:
 		require.Equal(t, fleet.DeploymentTerminated, seen.State)
