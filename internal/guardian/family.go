@@ -182,14 +182,16 @@ func (f *family) signalLeader(sig unix.Signal) error {
 	return nil
 }
 
-// signalAll sends the signals, in their order, to the group at once, and then to each process that left it.
+// signalAll sends the signals, in their order, to the group at once, and then to each process that left it. What left it
+// is found before: the group's processes end from then on.
 func (f *family) signalAll(signals ...unix.Signal) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.none {
 		return nil
 	}
-	var errs []error
+	found, err := below()
+	errs := []error{err}
 	for _, sig := range signals {
 		if f.leader == 0 {
 			break
@@ -198,11 +200,7 @@ func (f *family) signalAll(signals ...unix.Signal) error {
 			errs = append(errs, fmt.Errorf("send %s: %w", unix.SignalName(sig), err))
 		}
 	}
-	table, err := processes()
-	if err != nil {
-		return errors.Join(append(errs, err)...)
-	}
-	for _, e := range descendants(table, os.Getpid()) {
+	for _, e := range found {
 		if f.leader != 0 && e.Group == f.leader {
 			continue
 		}
