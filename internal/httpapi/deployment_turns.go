@@ -68,8 +68,34 @@ func checkReplicas(n *int) error {
 	return wrong.At("/replicas").WithHint("the bounds are replicas.min and replicas.max of its spec")
 }
 
+// readAgain is how often a change that is bound to what was read is made anew of what is there by then.
+const readAgain = 5
+
+// ofNewest makes a change that is bound to the object that was read. If another write came between, it is made of the newer
+// object, unless the caller named a version.
+func (s *server) ofNewest(ctx context.Context, w postgres.Write, o fleet.Object, change func(fleet.Object) (postgres.Started, error)) (postgres.Started, error) {
+	for range readAgain {
+		started, err := change(o)
+		if w.IfMatch != 0 || fleet.KindOf(err) != fleet.Precondition {
+			return started, err
+		}
+		uid := o.UID
+		if o, err = s.store.GetObject(ctx, w.Key); err != nil {
+			return postgres.Started{}, err
+		}
+		if o.UID != uid { // the caller may not see another one
+			return postgres.Started{}, fleet.Errorf(fleet.Precondition, "%s was declared anew", w.Key).WithHint("read it again and repeat the change")
+		}
+	}
+	return change(o)
+}
+
 // startTurn asks the store; a deploy of what was only written so far releases it.
 func (s *server) startTurn(ctx context.Context, t deployments.DeploymentTurn, o fleet.Object) (postgres.Started, error) {
+	return s.ofNewest(ctx, t.Write, o, func(o fleet.Object) (postgres.Started, error) { return s.turnObject(ctx, t, o) })
+}
+
+func (s *server) turnObject(ctx context.Context, t deployments.DeploymentTurn, o fleet.Object) (postgres.Started, error) {
 	var spec fleet.DeploymentSpec
 	if o.Spec != nil {
 		if err := json.Unmarshal(o.Spec, &spec); err != nil {

@@ -173,6 +173,26 @@ func TestDeployments(t *testing.T) {
 		require.Len(t, into[api.List[api.Operation]](t, r.get("/api/v1/operations?deployment=web")).Items, 1)
 	})
 
+	t.Run("release what is there by then when another write comes between", func(t *testing.T) {
+		t.Parallel()
+		var before raced
+		r := setup(t, func(d *Deps) { before.Store, d.Store = d.Store, &before })
+		read := r.put(webPath+"?deploy=false", web)
+		write := func() { r.put(webPath+"?deploy=false", strings.Replace(web, "fast", "slow", 1)) }
+		before.once = write
+		a := r.call(r.operator, http.MethodPost, webPath+"/deploy", nil, "If-Match", read.header.Get("ETag"))
+		require.Equal(t, http.StatusPreconditionFailed, a.status, "it named what it read: %s", a.body)
+		before.once = func() { r.put(webPath+"?deploy=false", web); write() }
+		a = r.call(r.operator, http.MethodPost, webPath+"/deploy", nil)
+		require.Equal(t, http.StatusAccepted, a.status, string(a.body))
+		status := deploymentStatusOf(t, r.deployment(webPath))
+		require.EqualValues(t, 4, status.ObservedGeneration, "the newest")
+
+		before.first = func() { r.put(webPath+"?deploy=false", web) }
+		a = r.call(r.operator, http.MethodPost, webPath+"/rollback", `{"revision":1}`)
+		require.Equal(t, http.StatusAccepted, a.status, string(a.body))
+	})
+
 	t.Run("stay as they are when what was only written cannot be generated any more", func(t *testing.T) { // S35, X19
 		t.Parallel()
 		r := setup(t)
@@ -198,10 +218,18 @@ func TestDeployments(t *testing.T) {
 	})
 }
 
-// raced has something happen once after a look at deployments.
+// raced has something happen once after a look at deployments, or before a change.
 type raced struct {
 	Store
-	once func()
+	once, first func()
+}
+
+func (r *raced) PutDeployment(ctx context.Context, p deployments.DeploymentPut) (postgres.Started, error) {
+	if do := r.first; do != nil {
+		r.first = nil
+		do()
+	}
+	return r.Store.PutDeployment(ctx, p)
 }
 
 func (r *raced) ViewDeployments(ctx context.Context, names ...string) (map[string]deployments.DeploymentView, error) {

@@ -91,11 +91,17 @@ func (s *server) startRollback(ctx context.Context, t deployments.DeploymentTurn
 		return s.store.Repeated(ctx, t.Write, err)
 	}
 	t.Reason = cmp.Or(t.Reason, fmt.Sprintf("back to revision %d", to.Revision))
-	p, err := s.releaseOf(ctx, t, o, to.Spec)
-	if err != nil {
-		return postgres.Started{}, err
+	back := func(o fleet.Object) (postgres.Started, error) {
+		p, err := s.releaseOf(ctx, t, o, to.Spec)
+		if err != nil {
+			return postgres.Started{}, err
+		}
+		return s.store.PutDeployment(ctx, *p)
 	}
-	return s.store.PutDeployment(ctx, *p)
+	if revision == 0 { // after another write, the one before may be another
+		return back(o)
+	}
+	return s.ofNewest(ctx, t.Write, o, back)
 }
 
 // rollbackTo is the revision to go back to.
