@@ -104,14 +104,21 @@ func (f *family) reap() {
 		if errors.Is(err, unix.EINTR) {
 			continue
 		}
+		f.look()
 		f.mu.Lock()
-		if f.collect() {
-			f.notify()
-		}
 		for f.none {
 			f.forked.Wait()
 		}
 		f.mu.Unlock()
+	}
+}
+
+// look collects what has ended by now.
+func (f *family) look() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.collect() {
+		f.notify()
 	}
 }
 

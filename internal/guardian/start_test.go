@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -74,6 +75,30 @@ func TestStart(t *testing.T) {
 		st, _, err := r.Status(t.Context(), "line-7")
 		require.NoError(t, err)
 		require.Equal(t, first, st)
+	})
+	t.Run("fails if the command ended in time, however late its guardian sees it", func(t *testing.T) {
+		t.Parallel()
+		for range 3 { // its guardian sees both, the end and the timer, in either order
+			r := setup(t)
+			spec := shell(t, "until [ -e go ]; do sleep 0.01; done; exit 3")
+			spec.Run.StartSeconds = 1
+			failed := make(chan error, 1)
+			go func() { _, err := r.Start(t.Context(), spec); failed <- err }()
+			var st Status
+			eventually(t, func() bool {
+				var ok bool
+				st, ok, _ = r.Status(t.Context(), "line-7")
+				return ok && st.Running
+			}, "it does not start")
+			require.NoError(t, unix.Kill(st.GuardianPID, unix.SIGSTOP))
+			require.NoError(t, os.WriteFile(filepath.Join(spec.Dir, "go"), nil, 0o600))
+			eventually(t, func() bool {
+				e, _, err := readProcess(st.PID)
+				return err == nil && e.Zombie && time.Since(st.Since) > 1100*time.Millisecond
+			}, "it does not end")
+			require.NoError(t, unix.Kill(st.GuardianPID, unix.SIGCONT))
+			require.Equal(t, fleet.ApplyFailed, fleet.KindOf(<-failed))
+		}
 	})
 	t.Run("leaves nothing when the context ends first", func(t *testing.T) {
 		t.Parallel()

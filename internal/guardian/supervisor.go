@@ -107,10 +107,13 @@ func (s *supervisor) guard(ctx context.Context) error {
 	return s.finish()
 }
 
-// begin starts the process.
+// begin starts the process. Its start window begins with it.
 func (s *supervisor) begin() {
 	s.step = 0
 	s.proceed()
+	if s.phase == starting {
+		s.timer.Reset(s.launch.startWindow())
+	}
 }
 
 // proceed starts the next PreStart command, or the command itself.
@@ -197,6 +200,10 @@ func (s *supervisor) onExit(how string) {
 func (s *supervisor) onTimer() {
 	switch s.phase {
 	case starting:
+		s.family.look() // on a busy machine the end of the command may not have been seen yet
+		if s.onFamily(); s.phase != starting {
+			return
+		}
 		s.phase = running
 		if err := s.ready.say(response{Status: s.state.Status}); err != nil {
 			s.log.Error("report the start", "err", err)
