@@ -127,6 +127,17 @@ func (q *Queries) DigestsWithRows(ctx context.Context, arg DigestsWithRowsParams
 	return items, nil
 }
 
+const fetchInOrder = `-- name: FetchInOrder :exec
+SELECT set_config('enable_bitmapscan', 'off', true)
+`
+
+// The rows of a node lie all over the table. In this transaction they are fetched one by one in the order of an index: the planner
+// would make a bitmap of them for each node, and sort them.
+func (q *Queries) FetchInOrder(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, fetchInOrder)
+	return err
+}
+
 const keepDigest = `-- name: KeepDigest :execrows
 
 INSERT INTO node_digests AS d (node, connection, era, version, marks)

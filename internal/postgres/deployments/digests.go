@@ -54,11 +54,18 @@ type ComparedDigests struct {
 // Of a node that differs it requests a complete report, which alone corrects anything.
 func (s *Store) CompareDigests(ctx context.Context, in NodeShard, after string, limit int32) (ComparedDigests, error) {
 	out := ComparedDigests{Drift: fleet.Drift{}}
-	rows, err := s.Q.DigestsWithRows(ctx, db.DigestsWithRowsParams{
-		AfterNode: after, FromHash: in.hashes(in.Shard), BelowHash: in.hashes(in.Shard + 1), MaxRows: limit,
+	var rows []db.DigestsWithRowsRow
+	err := s.Tx(ctx, "read the digests of nodes", func(q *db.Queries) (err error) {
+		if err := q.FetchInOrder(ctx); err != nil {
+			return postgres.Failed("choose a plan", err)
+		}
+		rows, err = q.DigestsWithRows(ctx, db.DigestsWithRowsParams{
+			AfterNode: after, FromHash: in.hashes(in.Shard), BelowHash: in.hashes(in.Shard + 1), MaxRows: limit,
+		})
+		return postgres.Failed("read the digests of nodes", err)
 	})
 	if err != nil {
-		return out, postgres.Failed("read the digests of nodes", err)
+		return out, err
 	}
 	if out.Looked = len(rows); out.Looked == int(limit) {
 		out.Last = rows[len(rows)-1].Node

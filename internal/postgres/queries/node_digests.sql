@@ -42,6 +42,11 @@ CROSS JOIN LATERAL (
           UNION SELECT o.replica FROM orphan_replicas o WHERE o.node = d.node ORDER BY 1) u OFFSET 0) l
 ORDER BY d.node;
 
+-- The rows of a node lie all over the table. In this transaction they are fetched one by one in the order of an index: the planner
+-- would make a bitmap of them for each node, and sort them.
+-- name: FetchInOrder :exec
+SELECT set_config('enable_bitmapscan', 'off', true);
+
 -- Requests the complete reports of nodes, at the servers that have their streams. Each digest asks once.
 -- name: RequestReports :exec
 WITH asked AS (
