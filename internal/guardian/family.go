@@ -189,16 +189,14 @@ func (f *family) signalLeader(sig unix.Signal) error {
 	return nil
 }
 
-// signalAll sends the signals, in their order, to the group at once, and then to each process that left it. What left it
-// is found before: the group's processes end from then on.
+// signalAll sends the signals, in their order, to the group at once, and then to each process that left it.
 func (f *family) signalAll(signals ...unix.Signal) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.none {
 		return nil
 	}
-	found, err := below()
-	errs := []error{err}
+	var errs []error
 	for _, sig := range signals {
 		if f.leader == 0 {
 			break
@@ -207,7 +205,11 @@ func (f *family) signalAll(signals ...unix.Signal) error {
 			errs = append(errs, fmt.Errorf("send %s: %w", unix.SignalName(sig), err))
 		}
 	}
-	for _, e := range found {
+	table, err := processes()
+	if err != nil {
+		return errors.Join(append(errs, err)...)
+	}
+	for _, e := range descendants(table, os.Getpid()) {
 		if f.leader != 0 && e.Group == f.leader {
 			continue
 		}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -120,61 +119,6 @@ func descendants(table []entry, roots ...int) []entry {
 		}
 	}
 	return found
-}
-
-// below gives the living processes below this one by the kernel's lists of children, which takes a moment however much
-// runs on the machine. A child that ends while its list is read may hide one beside it, but none of this process's own:
-// those are collected by nobody else. Without such lists it reads the table.
-func below() ([]entry, error) {
-	self := os.Getpid()
-	if _, err := os.Stat(fmt.Sprintf("/proc/%d/task/%d/children", self, self)); err != nil {
-		table, err := processes()
-		return descendants(table, self), err
-	}
-	var found []entry
-	for next := []int{self}; len(next) > 0; next = next[1:] {
-		children, err := childrenOf(next[0])
-		if err != nil {
-			return nil, err
-		}
-		next = append(next, children...)
-		for _, pid := range children {
-			e, ok, err := readProcess(pid)
-			if err != nil {
-				return nil, err
-			}
-			if ok && !e.Zombie {
-				found = append(found, e)
-			}
-		}
-	}
-	return found, nil
-}
-
-// childrenOf reads the children of all threads of a process, none if it has ended.
-func childrenOf(pid int) ([]int, error) {
-	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
-	if err != nil {
-		return nil, fmt.Errorf("list threads: %w", err)
-	}
-	var all []int
-	for _, list := range lists {
-		text, err := os.ReadFile(list) //nolint:gosec // a file of the kernel's
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read children: %w", err)
-		}
-		for _, field := range strings.Fields(string(text)) {
-			child, err := strconv.Atoi(field)
-			if err != nil {
-				return nil, fmt.Errorf("read children: %w", err)
-			}
-			all = append(all, child)
-		}
-	}
-	return all, nil
 }
 
 // carried is the value of a variable in a process's initial environment, "" without one, and for a process that

@@ -1,8 +1,6 @@
 package guardian
 
 import (
-	"os/exec"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -29,31 +27,4 @@ func TestParseStat(t *testing.T) {
 		_, err := parseStat(7, []byte("7 (a) S 1 2"))
 		require.Error(t, err)
 	})
-}
-
-// What runs below this process is the same by the kernel's lists and by the table, also what left its group.
-func TestBelow(t *testing.T) {
-	t.Parallel()
-	cmd := exec.Command("sh", "-c", "sh -c 'sleep 1000 & wait' & setsid sleep 1000 & wait")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	require.NoError(t, cmd.Start())
-	var tree []entry
-	eventually(t, func() bool {
-		table, err := processes()
-		require.NoError(t, err)
-		tree = descendants(table, cmd.Process.Pid)
-		return len(tree) == 3 && tree[0].Group != tree[1].Group
-	}, "it starts nothing")
-	found, err := below()
-	require.NoError(t, err)
-	require.Subset(t, found, tree)
-	for _, e := range tree {
-		require.NoError(t, e.signal(syscall.SIGKILL))
-	}
-	require.NoError(t, cmd.Wait())
-	found, err = below()
-	require.NoError(t, err)
-	for _, e := range tree {
-		require.NotContains(t, found, e)
-	}
 }
