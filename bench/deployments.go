@@ -124,7 +124,7 @@ func (d *deployments) answers(ctx context.Context) error {
 		return err
 	}
 	cmd := exec.CommandContext(ctx, d.program)
-	cmd.Env = d.env(port)
+	cmd.Env = d.env(port, d.ledger)
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start the program: %w", err)
 	}
@@ -135,8 +135,8 @@ func (d *deployments) answers(ctx context.Context) error {
 	return healthy(ctx, port, deployLook)
 }
 
-func (d *deployments) env(port string) []string {
-	return []string{"SLOW=0s", "LEDGER=" + d.ledger, "PORT=" + port}
+func (d *deployments) env(port, ledger string) []string {
+	return []string{"SLOW=0s", "LEDGER=" + ledger, "PORT=" + port}
 }
 
 func freePort(ctx context.Context) (string, error) {

@@ -35,8 +35,9 @@ func (d *deployments) guarded(ctx context.Context, l *lab) (rate float64, err er
 	}, nil, apart)
 	took, err := atOnce(ctx, changingAtOnce, changing, func(ctx context.Context, i int) error {
 		port := strconv.Itoa(guardedPort + i)
-		in := replicas.Launch{
-			ID: guardedID(i), Project: fleet.DefaultProject, Env: d.env(port), Dir: filepath.Join(data, string(guardedID(i))),
+		dir := filepath.Join(data, string(guardedID(i)))
+		in := replicas.Launch{ // its ledger is its own: in the region's, another user may have left the file of the same pid
+			ID: guardedID(i), Project: fleet.DefaultProject, Env: d.env(port, dir), Dir: dir,
 			Process: fleet.Process{Command: []string{d.program}, Health: &fleet.HealthCheck{Type: fleet.HealthHTTP}, StopSeconds: 1},
 		}
 		if err := os.Mkdir(in.Dir, 0o700); err != nil {
