@@ -604,7 +604,7 @@ func TestHangsBeforeAnotherStart(t *testing.T) {
 	prepared(1)
 	later.Add(int64(decide.PrepareLimit))
 	prepared(2)
-	require.EqualValues(t, 1, b.status(first).GetRestarts())
+	b.eventually(func() bool { return b.status(first).GetRestarts() == 1 }, "it is told of no restart")
 	b.keeper.Heard()
 	later.Add(int64(decide.PrepareLimit))
 	st := b.is(first, fleet.PhaseFailed, fleet.HealthNotChecked)
