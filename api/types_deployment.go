@@ -127,7 +127,7 @@ type Rollout struct {
 	Proven         int        `json:"proven" doc:"replicas that count: routable for min_healthy_time"`
 	Strategy       Strategy   `json:"strategy"`
 	ProgressAt     time.Time  `json:"progressAt" doc:"of the last progress"`
-	Until          *time.Time `json:"until,omitempty" doc:"when it is given up without progress"`
+	Until          *time.Time `json:"until,omitempty" doc:"when it is given up without progress, or in a pause if nobody resumes it"`
 	Deadline       *time.Time `json:"deadline,omitempty" doc:"when it is given up at the latest"`
 	CreatedBy      string     `json:"createdBy"`
 	CreatedAt      time.Time  `json:"createdAt"`

@@ -67,8 +67,12 @@ func (r *rollout) pausedTooLong() bool {
 	if r.state != fleet.RolloutPaused {
 		return false
 	}
-	return r.past(r.Since.Add(r.Strategy.LongestPause()))
+	r.plan.Until = r.resumedBy()
+	return r.past(r.plan.Until)
 }
+
+// resumedBy is when a pause is given up.
+func (r *rollout) resumedBy() time.Time { return r.Since.Add(r.Strategy.LongestPause()) }
 
 // tooLong: the whole has taken longer than its operation may, pauses apart.
 func (r *rollout) tooLong() bool {

@@ -131,6 +131,19 @@ func TestTurn(t *testing.T) {
 	require.Zero(t, decide.FirstStep(at("", 0, false).Strategy, 1, 1))
 }
 
+// X8: until when a pause waits is said, and shown as the end of its wait.
+func TestPauseSaysUntilWhen(t *testing.T) {
+	t.Parallel()
+	seen := rolling(run(3, 1), run(1, 2), stepping(0, time.Hour), inState(fleet.RolloutPaused))
+	by := seen.Rollout.Since.Add(fleet.DefaultPauseDeadline)
+	plan := decide.Deployment(seen)
+	require.Equal(t, by, plan.Rollout.Until)
+	require.Equal(t, by, plan.Next)
+	require.Contains(t, plan.Message, "paused, until "+by.UTC().Format(time.RFC3339)+" at most")
+	seen = rolling(run(3, 1), run(1, 2), stepping(0, time.Hour))
+	require.NotEqual(t, by, decide.Deployment(seen).Rollout.Until)
+}
+
 // S126: what a rollout is at.
 func TestRolloutPhase(t *testing.T) {
 	t.Parallel()

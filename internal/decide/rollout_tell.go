@@ -17,7 +17,7 @@ func (r *rollout) tellHow() string {
 		}
 		return fmt.Sprintf("it returns from revision %d to revision %d, because of %s: %s", r.To.Revision, r.seen.Revision, r.why(), of)
 	case fleet.RolloutPaused:
-		return fmt.Sprintf("the rollout of revision %d is paused%s: %s", r.To.Revision, r.at(), of)
+		return fmt.Sprintf("the rollout of revision %d is paused, until %s at most%s: %s", r.To.Revision, r.resumedBy().UTC().Format(time.RFC3339), r.at(), of)
 	case fleet.RolloutDeployed:
 		if r.plan.Reason == ReasonUnproven {
 			return fmt.Sprintf("revision %d is not proven, as the target is 0: its next start is a rollout", r.To.Revision)

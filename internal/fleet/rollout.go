@@ -173,6 +173,6 @@ type RolloutPlan struct {
 	Crashes     int       `json:"crashes,omitempty"`
 	Owed        int       `json:"owed,omitempty"`
 	NextAttempt time.Time `json:"nextAttempt,omitzero"`
-	// Until is when it is given up without progress, zero while no clock runs.
+	// Until is when it is given up without progress, or in a pause if nobody resumes it; zero while no clock runs.
 	Until time.Time `json:"until,omitzero"`
 }

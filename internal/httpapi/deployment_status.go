@@ -112,6 +112,9 @@ func (s *server) fillDeployments(ctx context.Context, rows []postgres.Operation,
 		views[i].Replicas = &api.DeploymentProgress{
 			State: v.State, Target: v.Target, Replicas: totalsOf(v), Awaited: v.Awaited, Until: timeOrNil(v.Until),
 		}
+		if r := v.Rollout; r != nil && r.State == fleet.RolloutPaused && r.ProcessVersion == o.ProcessVersion {
+			views[i].Deadline = views[i].Deadline.Add(max(s.Now().Sub(r.StateSince), 0)) // the end of the pause moves it so far
+		}
 		if views[i].Reason == "" {
 			views[i].Reason, views[i].Message = waitsForDeployment(o, v)
 		}

@@ -12,37 +12,39 @@ import (
 
 // Operation is the durable record of one thing asked for.
 type Operation struct {
-	ID          fleet.OperationID
-	Kind        fleet.OperationKind
-	Site        fleet.SiteName
-	Instance    fleet.InstanceName // "" of what is done to a node
-	Node        fleet.NodeName     // that is compared, drained, or to become a site's active
-	Fleet       fleet.FleetName    // that is run
-	Deployment  fleet.DeploymentName
-	Module      string           // that is executed, its whole name
-	Region      fleet.RegionName // that is compared with
-	Holder      string           // whose policy is applied, for example project/p1
-	Forced      bool             // of a failover
-	Subject     string
-	Revision    int64
-	Project     fleet.ProjectName
-	State       fleet.OperationState
-	Reason      string
-	Message     string
-	RequestedBy string
-	EntityRun   string
-	EntityBuild string
-	Door        Door
-	Delivery    fleet.DeliveryID
-	CreatedAt   time.Time
-	Deadline    time.Time
-	EndedAt     *time.Time
+	ID         fleet.OperationID
+	Kind       fleet.OperationKind
+	Site       fleet.SiteName
+	Instance   fleet.InstanceName // "" of what is done to a node
+	Node       fleet.NodeName     // that is compared, drained, or to become a site's active
+	Fleet      fleet.FleetName    // that is run
+	Deployment fleet.DeploymentName
+	Module     string           // that is executed, its whole name
+	Region     fleet.RegionName // that is compared with
+	Holder     string           // whose policy is applied, for example project/p1
+	Forced     bool             // of a failover
+	Subject    string
+	Revision   int64
+	// ProcessVersion is that of the rollout, or of the replicas, that it waits for.
+	ProcessVersion int64
+	Project        fleet.ProjectName
+	State          fleet.OperationState
+	Reason         string
+	Message        string
+	RequestedBy    string
+	EntityRun      string
+	EntityBuild    string
+	Door           Door
+	Delivery       fleet.DeliveryID
+	CreatedAt      time.Time
+	Deadline       time.Time
+	EndedAt        *time.Time
 }
 
 // OperationOf is a row as an operation. Whose name it has follows from its subject, as in ListOperations.
 func OperationOf(r db.Operation) Operation {
 	out := Operation{
-		ID: fleet.OperationID(r.ID), Kind: fleet.OperationKind(r.Kind), Site: fleet.SiteName(r.Site), Subject: r.Subject, Revision: r.Revision,
+		ID: fleet.OperationID(r.ID), Kind: fleet.OperationKind(r.Kind), Site: fleet.SiteName(r.Site), Subject: r.Subject, Revision: r.Revision, ProcessVersion: r.ProcessVersion,
 		Project: fleet.ProjectName(r.Project), State: fleet.OperationState(r.State), Reason: r.Reason,
 		Message: r.Message, RequestedBy: r.RequestedBy, EntityRun: r.EntityRun, EntityBuild: r.EntityBuild,
 		Door: Door{r.DoorWorkflow, r.DoorRun}, Delivery: fleet.DeliveryID(r.DeliveryID),

@@ -117,7 +117,8 @@ type Rollout struct {
 	// Step counts from 0.
 	Step, Want, Proven int
 	ProgressAt         time.Time
-	// Until is when it is given up without progress, Deadline when at the latest; zero where no clock runs.
+	// Until is when it is given up without progress, or in a pause if nobody resumes it; Deadline when at the latest. Zero where no
+	// clock runs.
 	Until, Deadline                time.Time
 	CreatedBy                      string
 	CreatedAt, StateSince, EndedAt time.Time
@@ -130,7 +131,10 @@ func rolloutOf(r db.Rollout) (Rollout, error) {
 		CreatedAt: r.CreatedAt, StateSince: r.Since, EndedAt: timeOf(r.EndedAt), Failure: r.Failure,
 	}
 	if out.State.Active() {
-		out.Until, out.Deadline = timeOf(r.Until), r.DeadlineAt
+		out.Until = timeOf(r.Until)
+	}
+	if out.State.Active() && out.State != fleet.RolloutPaused {
+		out.Deadline = r.DeadlineAt
 	}
 	if err := json.Unmarshal(r.Strategy, &out.Strategy); err != nil {
 		return out, postgres.Failed("read the strategy of a rollout", err)
