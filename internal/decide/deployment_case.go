@@ -253,6 +253,9 @@ func (v deploymentView) victims() []fleet.ReplicaSeen {
 // create fills up to the target. If nothing is missing and nothing else is under way, it creates one replacement:
 // new before old, one at a time. A pause holds back as many as held.
 func (c *deploymentCase) create(held int) {
+	if c.v.leaving {
+		return
+	}
 	if n := c.v.missing() - held; n > 0 {
 		c.plan.Create = min(n, MaxPerVisit)
 		c.plan.More = c.plan.More || n > MaxPerVisit

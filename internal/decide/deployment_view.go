@@ -28,6 +28,8 @@ type deploymentView struct {
 	good, stale, useless, dead, away, ending []fleet.ReplicaSeen
 	// rolling is set beside another revision that is rolled out: earlier ones end and are not replaced by this one.
 	rolling bool
+	// leaving is set if a rollout leaves it: nothing of it is created any more.
+	leaving bool
 	// short is set while fewer replicas of all revisions are routable than are to be: none ends that its node has yet to report.
 	short bool
 }

@@ -21,23 +21,32 @@ func newRollout(seen fleet.DeploymentSeen) *rollout {
 	return r
 }
 
-// StableLine is what is seen of the stable revision, and of all that is not of the revision that is rolled out.
+// StableLine is what is seen of the stable revision, and NextLine of the one that is rolled out. What is of neither is with the one that
+// is left: it ends as that does.
 func StableLine(seen fleet.DeploymentSeen) fleet.DeploymentSeen {
 	if seen.Rollout == nil {
 		return seen
 	}
-	version := seen.Rollout.To.ProcessVersion
-	seen.Rollout, seen.Operations = nil, nil
-	seen.Replicas = slices.DeleteFunc(slices.Clone(seen.Replicas), func(r fleet.ReplicaSeen) bool { return r.ProcessVersion == version })
-	return seen
+	line := seen
+	line.Rollout, line.Operations = nil, nil
+	line.Replicas = slices.DeleteFunc(slices.Clone(seen.Replicas), ofNext(seen))
+	return line
 }
 
-// NextLine is what is seen of the revision that is rolled out.
+// NextLine is what is seen of the revision that is rolled out: see StableLine.
 func NextLine(seen fleet.DeploymentSeen) fleet.DeploymentSeen {
-	seen = asNext(seen)
-	seen.Operations = nil
-	seen.Replicas = slices.DeleteFunc(slices.Clone(seen.Replicas), func(r fleet.ReplicaSeen) bool { return r.ProcessVersion != seen.ProcessVersion })
-	return seen
+	of, line := ofNext(seen), asNext(seen)
+	line.Operations = nil
+	line.Replicas = slices.DeleteFunc(slices.Clone(seen.Replicas), func(r fleet.ReplicaSeen) bool { return !of(r) })
+	return line
+}
+
+// ofNext reports whether a replica is in the line of the revision that is rolled out.
+func ofNext(seen fleet.DeploymentSeen) func(fleet.ReplicaSeen) bool {
+	stable, next, back := seen.ProcessVersion, seen.Rollout.To.ProcessVersion, seen.Rollout.State == fleet.RolloutCanceling
+	return func(r fleet.ReplicaSeen) bool {
+		return r.ProcessVersion == next || back && r.ProcessVersion != stable
+	}
 }
 
 // asNext is the deployment as though the revision that is rolled out were its own: all others are to be replaced.
@@ -65,15 +74,13 @@ func (r *rollout) carry(rule string) fleet.DeploymentPlan {
 	stable.Target, next.Target = r.counts()
 	stable.short = !r.recreates() && len(routable(stable.good))+len(routable(stable.stale))+len(routable(next.good))+len(routable(next.stale)) < r.least()
 	next.short = stable.short
+	stable.leaving, next.leaving = r.starts() && !r.back, r.back
 	r.plan.Want = next.Target
 	s := newDeploymentCase(stable)
 	lineRules(s)
 	n := newDeploymentCase(next)
 	n.left = s.left
 	lineRules(n)
-	if r.back { // what is left by is not created again
-		n.plan.Create = 0
-	}
 
 	whole := newDeploymentCase(viewDeployment(asNext(r.seen)))
 	whole.rollout = r

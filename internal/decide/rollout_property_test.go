@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
@@ -82,8 +83,24 @@ func TestRolloutEndsByItself(t *testing.T) {
 		g.seen.Target = rapid.IntRange(1, 8).Draw(t, "replicas")
 		g.settle(t)
 		require.Equal(t, fleet.DeploymentRunning, g.seen.State)
+		another := rapid.Bool().Draw(t, "another release was on its way")
+		if another {
+			g.release(t)
+			for range rapid.IntRange(1, 4).Draw(t, "rounds") {
+				g.visit()
+				g.work()
+			}
+			if g.seen.Rollout == nil { // it was over, or none
+				g.settle(t)
+			}
+			clear(g.rollouts)
+		}
 		stable := g.seen.Revision
-		g.releaseAs(t)
+		if g.seen.Rollout != nil {
+			g.release(t)
+		} else {
+			g.releaseAs(t)
+		}
 		if g.seen.Rollout == nil {
 			return
 		}
@@ -96,13 +113,14 @@ func TestRolloutEndsByItself(t *testing.T) {
 		if g.broken[g.version] || g.late[g.version] {
 			ends, revision = fleet.RolloutFailed, stable
 		}
-		began, most := g.now, 2*g.seen.Rollout.Progress+time.Minute                             // there and back
-		if ends == fleet.RolloutDeployed || g.seen.Rollout.BeganIn != fleet.DeploymentRunning { // each replica may take as long
+		began, most := g.now, 2*g.seen.Rollout.Progress+time.Minute                                        // there and back
+		if ends == fleet.RolloutDeployed || g.seen.Rollout.BeganIn != fleet.DeploymentRunning || another { // each replica may take as long
 			most *= time.Duration(g.seen.Target)
 		}
 		most += g.seen.Rollout.Strategy.Intervals()
 		for g.seen.Rollout != nil {
 			p := g.visit()
+			require.False(t, p.Rollout != nil && p.Rollout.Reason == decide.ReasonReturnIncomplete, "nothing is in the way of its return: %s", p.Message)
 			g.work()
 			g.now = g.now.Add(time.Second)
 			if !p.More && p.Next.After(g.now) && len(g.starting()) == 0 {
@@ -111,6 +129,7 @@ func TestRolloutEndsByItself(t *testing.T) {
 			require.LessOrEqual(t, g.now.Sub(began), most, "%s: %s", p.Rule, p.Message)
 		}
 		g.settle(t)
+		delete(g.rollouts, fleet.RolloutSuperseded)
 		require.Equal(t, map[fleet.RolloutState]int{ends: 1}, g.rollouts)
 		require.Equal(t, revision, g.seen.Revision)
 		g.rests(t)

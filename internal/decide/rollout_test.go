@@ -70,6 +70,8 @@ func TestRolloutSteps(t *testing.T) {
 		"but not for ever":                      {rolling(run(4, 1), run(2, 2, preparing(time.Hour)), late), decide.ReasonProgressDeadline, 0, 0, 2},
 		"its nodes were just heard again":       {rolling(run(4, 1), run(2, 2, state(fleet.ReplicaStarting), heardSince(time.Minute)), late), "rolling_out", 0, 0, 0},
 		"the stable one comes back":             {rolling(run(2, 1), run(2, 2), back), "returning", 0, 2, 0},
+		"it replaces what is in between":        {rolling(run(2, 1), run(2, 7), back), "returning", 0, 2, 0},
+		"what is in between ends then":          {rolling(run(4, 1), run(2, 7), back), "returning", 0, 0, 2},
 		"what it leaves ends as that does":      {rolling(run(4, 1), run(2, 2), back), "returning", 0, 0, 2},
 		"it has returned":                       {rolling(run(4, 1), back), "returned", 0, 0, 0},
 		"it does not come back":                 {rolling(run(2, 1), run(2, 2), back, late, func(s *fleet.DeploymentSeen) { s.Rollout.Most = 2 }), decide.ReasonReturnIncomplete, 0, 2, 0},
