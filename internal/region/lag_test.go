@@ -20,7 +20,7 @@ func TestLag(t *testing.T) {
 	n := newNetwork(m, 1)
 	n.beat = 50 * time.Millisecond
 	for name, r := range m.regions {
-		n.up(name, r.store)
+		n.up(name, r.store, partsOf(t, name, r.store))
 		t.Cleanup(func() { n.down(name) })
 	}
 	ctx, cancel := context.WithCancel(t.Context())

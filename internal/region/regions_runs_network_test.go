@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -57,18 +58,23 @@ func newNetwork(m *mesh, seed uint64) *network {
 	}
 }
 
-// up has a region serve the others.
-func (n *network) up(name fleet.RegionName, s *store.Store) {
-	n.t.Helper()
+// partsOf is what a region serves its peers besides the stream.
+func partsOf(t *testing.T, name fleet.RegionName, s *store.Store) http.Handler {
+	t.Helper()
 	h, err := httpapi.New(httpapi.Deps{
 		Store: s, Waker: noWaker{}, NodeStarted: func(context.Context, fleet.NodeName) error { return nil },
 		Flatten: compose.NewBudget(1 << 20), Region: string(name), PendingTTL: time.Minute, OperationLimit: time.Minute,
 		Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	})
-	require.NoError(n.t, err)
+	require.NoError(t, err)
 	mux := http.NewServeMux()
 	shareParts(h, mux, func(r *http.Request) fleet.RegionName { return fleet.RegionName(r.Header.Get("Peer")) })
-	up := &runServer{store: s, reader: watch.NewReader(s, time.Second), parts: mux}
+	return mux
+}
+
+// up has a region serve the others.
+func (n *network) up(name fleet.RegionName, s *store.Store, parts http.Handler) {
+	up := &runServer{store: s, reader: watch.NewReader(s, time.Second), parts: parts}
 	up.ctx, up.cancel = context.WithCancel(n.t.Context())
 	s.OnCommit(func([]string) { up.reader.Wake() })
 	n.mu.Lock()

@@ -2,9 +2,11 @@ package region
 
 import (
 	"context"
+	"net/http"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -13,69 +15,77 @@ import (
 	"github.com/holdfast-io/holdfast/internal/store"
 )
 
-// stateFunctions keep states of all tables of a database, and put one back, as a backup would.
+// stateFunctions makes functions that keep a state of all tables of a database in a schema, and put it back, as a backup would. They name
+// each table, so that a session plans them once.
 const stateFunctions = `
-CREATE FUNCTION save(slot text) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE t text;
+DO $do$
+DECLARE slot text; t text; saves text; puts text;
 BEGIN
-	EXECUTE format('CREATE SCHEMA IF NOT EXISTS %I', slot);
-	EXECUTE format('CREATE TABLE IF NOT EXISTS %I.sequence_places (name text, value bigint)', slot);
-	EXECUTE format('DELETE FROM %I.sequence_places', slot);
-	EXECUTE format('INSERT INTO %I.sequence_places SELECT sequencename, last_value FROM pg_sequences WHERE schemaname = ''public''', slot);
-	FOR t IN SELECT tablename FROM pg_tables WHERE schemaname = 'public' LOOP
-		EXECUTE format('CREATE TABLE IF NOT EXISTS %I.%I (LIKE public.%I)', slot, t, t);
-		EXECUTE format('DELETE FROM %I.%I', slot, t);
-		EXECUTE format('INSERT INTO %I.%I SELECT * FROM public.%I', slot, t, t);
+	FOREACH slot IN ARRAY ARRAY['first', 'backup'] LOOP
+		EXECUTE format('CREATE SCHEMA %I; CREATE TABLE %I.sequence_places (name text, value bigint)', slot, slot);
+		saves := format('DELETE FROM %I.sequence_places; INSERT INTO %I.sequence_places
+			SELECT sequencename, last_value FROM pg_sequences WHERE schemaname = ''public'';', slot, slot);
+		puts := '';
+		FOR t IN SELECT tablename FROM pg_tables WHERE schemaname = 'public' LOOP
+			EXECUTE format('CREATE TABLE %I.%I (LIKE public.%I)', slot, t, t);
+			saves := saves || format('DELETE FROM %I.%I; INSERT INTO %I.%I SELECT * FROM public.%I;', slot, t, slot, t, t);
+			puts := puts || format('DELETE FROM public.%I; INSERT INTO public.%I OVERRIDING SYSTEM VALUE SELECT * FROM %I.%I;', t, t, slot, t);
+		END LOOP;
+		puts := puts || format('PERFORM setval(format(''public.%%I'', s.name)::regclass, coalesce(s.value, 1), s.value IS NOT NULL) FROM %I.sequence_places s;', slot);
+		EXECUTE format('CREATE FUNCTION %I.save() RETURNS void LANGUAGE plpgsql AS $$ BEGIN %s END $$', slot, saves);
+		EXECUTE format('CREATE FUNCTION %I.put_back() RETURNS void LANGUAGE plpgsql AS $$ BEGIN %s END $$', slot, puts);
 	END LOOP;
-END $$;
-CREATE FUNCTION put_back(slot text) RETURNS void LANGUAGE plpgsql SET session_replication_role = replica SET client_min_messages = warning AS $$
-DECLARE t text; s record;
-BEGIN
-	FOR t IN SELECT tablename FROM pg_tables WHERE schemaname = 'public' LOOP
-		EXECUTE format('DELETE FROM public.%I', t);
-		EXECUTE format('INSERT INTO public.%I OVERRIDING SYSTEM VALUE SELECT * FROM %I.%I', t, slot, t);
-	END LOOP;
-	FOR s IN EXECUTE format('SELECT name, value FROM %I.sequence_places', slot) LOOP
-		PERFORM setval(format('public.%I', s.name)::regclass, coalesce(s.value, 1), s.value IS NOT NULL);
-	END LOOP;
-END $$`
+END $do$`
 
-// keepStates makes a database one of a region that knows its peers, and keeps that state. The connection is for all states of it: one
-// that has seen all tables before takes a tenth of the time.
-func keepStates(t *testing.T, name fleet.RegionName, url string) *pgx.Conn {
+// runDatabase is a database that many histories use, one after the other. Its sessions last, since one that has seen all statements
+// before takes a fraction of the time.
+type runDatabase struct {
+	url    string
+	states *pgx.Conn // for its states
+	raw    *pgxpool.Pool
+	store  *store.Store
+	parts  http.Handler
+}
+
+// keepDatabase makes a database one of a region that knows its peers, and keeps that state.
+func keepDatabase(t *testing.T, name fleet.RegionName, url string) *runDatabase {
 	t.Helper()
 	s, err := store.Open(t.Context(), url, string(name))
 	require.NoError(t, err)
-	s.Close()
-	conn, err := pgx.Connect(t.Context(), url)
+	t.Cleanup(s.Close)
+	d := &runDatabase{url: url, store: s, parts: partsOf(t, name, s)}
+	d.raw, err = pgxpool.New(t.Context(), url)
 	require.NoError(t, err)
+	t.Cleanup(d.raw.Close)
+	d.states, err = pgx.Connect(t.Context(), url+"&session_replication_role=replica") // so foreign keys and triggers stay out of it
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = d.states.Close(context.Background()) }) // its database goes
 	for _, peer := range runNames {
-		_, err = conn.Exec(t.Context(), `INSERT INTO peers (name, self, public_key, number, admitted_by, admission, address, address_number, address_signature)
+		_, err = d.states.Exec(t.Context(), `INSERT INTO peers (name, self, public_key, number, admitted_by, admission, address, address_number, address_signature)
 			VALUES ($1, $2, sha256($1::text::bytea), 1, $1, decode(repeat('00', 64), 'hex'), '', 1, decode(repeat('00', 64), 'hex'))`, peer, peer == name)
 		require.NoError(t, err)
 	}
-	_, err = conn.Exec(t.Context(), stateFunctions)
+	_, err = d.states.Exec(t.Context(), stateFunctions)
 	require.NoError(t, err)
-	_, err = conn.Exec(t.Context(), `SELECT save('first')`)
+	_, err = d.states.Exec(t.Context(), `SELECT first.save()`)
 	require.NoError(t, err)
-	t.Cleanup(func() { _ = conn.Close(context.Background()) }) // its database goes
-	return conn
+	return d
 }
 
 // putBack puts the database of a region back.
 func (r *runs) putBack(in fleet.RegionName, slot string) {
 	r.t.Helper()
-	_, err := r.states[in].Exec(context.Background(), `SELECT put_back($1)`, slot) // which outlives the history
+	_, err := r.databases[in].states.Exec(r.t.Context(), `SELECT `+slot+`.put_back()`)
 	require.NoError(r.t, err)
 }
 
 // backUp keeps the state of a region for its next restore.
 func (r *runs) backUp(in fleet.RegionName) {
 	r.t.Helper()
-	ctx := context.Background() // the connection outlives the history
-	tx, err := r.states[in].BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	ctx := r.t.Context()
+	tx, err := r.databases[in].states.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 	require.NoError(r.t, err)
-	_, err = tx.Exec(ctx, `SELECT save('backup')`)
+	_, err = tx.Exec(ctx, `SELECT backup.save()`)
 	require.NoError(r.t, err)
 	require.NoError(r.t, tx.Commit(ctx))
 	r.ledger.backedUp(in)
@@ -98,13 +108,13 @@ func (r *runs) restore(in fleet.RegionName) {
 	for _, other := range others(in) {
 		r.ledger.had(other, r.seenBeyond(other, in, last))
 	}
-	at.store.Close()
 	r.putBack(in, "backup")
 	era, err := postgres.RaiseEra(r.t.Context(), at.url, string(in))
 	require.NoError(r.t, err)
 	r.tell("%s is restored: era %d", in, era.Era)
 	r.restored = true
-	r.open(in)
+	require.NoError(r.t, at.store.LookRecovering(r.t.Context()))
+	r.network.up(in, at.store, r.databases[in].parts)
 	require.NoError(r.t, at.store.WantSyncs(r.t.Context(), 0))
 	r.start(in)
 	r.backUp(in)

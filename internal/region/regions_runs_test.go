@@ -13,20 +13,17 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/pause"
-	"github.com/holdfast-io/holdfast/internal/store"
 	"github.com/holdfast-io/holdfast/internal/testkit"
 	"github.com/holdfast-io/holdfast/internal/testkit/sized"
 	"github.com/holdfast-io/holdfast/internal/watch"
 )
 
 var (
-	regionsRuns = flag.Int("regions.runs", sized.Many(40), "random histories of regions that share, in virtual time")
+	regionsRuns = flag.Int("regions.runs", sized.Many(200), "random histories of regions that share, in virtual time")
 	regionsSeed = flag.Uint64("regions.seed", 1000, "seed of the first history; 0 draws one")
 )
 
@@ -48,15 +45,15 @@ var runNames = []fleet.RegionName{"ap", "eu", "us"}
 // runs is one history of three regions.
 type runs struct {
 	*mesh
-	seed    uint64
-	states  map[fleet.RegionName]*pgx.Conn // of the databases, for their states
-	random  *rand.Rand
-	network *network
-	ledger  ledger
-	running map[fleet.RegionName]context.CancelFunc // follows the others
-	wait    map[fleet.RegionName]func()
-	asked   []handingOver
-	told    []string // what happened
+	seed      uint64
+	random    *rand.Rand
+	network   *network
+	ledger    ledger
+	databases map[fleet.RegionName]*runDatabase
+	running   map[fleet.RegionName]context.CancelFunc // follows the others
+	wait      map[fleet.RegionName]func()
+	asked     []handingOver
+	told      []string // what happened
 	// Since a region was restored, or claimed by force, writes may be lost; they are listed then.
 	restored, forced bool
 }
@@ -75,22 +72,28 @@ func TestRegionsShareRuns(t *testing.T) {
 	for from := 0; from < *regionsRuns; from += runBatch {
 		t.Run(fmt.Sprint(from), func(t *testing.T) {
 			t.Parallel()
-			states := map[fleet.RegionName]*pgx.Conn{}
+			urls := map[fleet.RegionName]string{}
 			for _, name := range runNames {
-				states[name] = keepStates(t, name, testkit.DatabaseURL(t))
+				urls[name] = testkit.DatabaseURL(t)
 			}
-			for run := from; run < min(from+runBatch, *regionsRuns) && !t.Failed(); run++ {
-				synctest.Test(t, func(t *testing.T) { history(t, states, first+uint64(run)) })
-			}
+			synctest.Test(t, func(t *testing.T) {
+				databases := map[fleet.RegionName]*runDatabase{}
+				for _, name := range runNames {
+					databases[name] = keepDatabase(t, name, urls[name])
+				}
+				for run := from; run < min(from+runBatch, *regionsRuns) && !t.Failed(); run++ {
+					history(t, databases, first+uint64(run))
+				}
+			})
 		})
 	}
 }
 
 // history plays one, on databases as they were at first.
-func history(t *testing.T, states map[fleet.RegionName]*pgx.Conn, seed uint64) {
+func history(t *testing.T, databases map[fleet.RegionName]*runDatabase, seed uint64) {
 	r := &runs{
 		mesh: &mesh{t: t, regions: map[fleet.RegionName]*sharing{}, cuts: map[[2]fleet.RegionName]context.CancelFunc{}, cut: map[[2]fleet.RegionName]bool{}},
-		seed: seed, states: states, random: rand.New(rand.NewPCG(seed, 0)), ledger: newLedger(t),
+		seed: seed, databases: databases, random: rand.New(rand.NewPCG(seed, 0)), ledger: newLedger(t),
 		running: map[fleet.RegionName]context.CancelFunc{}, wait: map[fleet.RegionName]func(){},
 	}
 	r.network = newNetwork(r.mesh, seed)
@@ -100,14 +103,10 @@ func history(t *testing.T, states map[fleet.RegionName]*pgx.Conn, seed uint64) {
 		}
 	}()
 	for _, name := range runNames {
-		url := states[name].Config().ConnString()
-		raw, err := pgxpool.New(t.Context(), url)
-		require.NoError(t, err)
-		t.Cleanup(raw.Close)
-		r.regions[name] = &sharing{name: name, raw: raw, url: url}
+		d := databases[name]
 		r.putBack(name, "first")
-		r.open(name)
-		t.Cleanup(func() { r.regions[name].store.Close() })
+		r.regions[name] = &sharing{name: name, raw: d.raw, url: d.url, store: d.store}
+		r.network.up(name, d.store, d.parts)
 		if r.restores() {
 			r.backUp(name)
 		}
@@ -143,15 +142,6 @@ func (r *runs) tale() (out string) {
 
 func (r *runs) tell(format string, args ...any) {
 	r.told = append(r.told, fmt.Sprintf(format, args...))
-}
-
-// open opens the store of a region whose processes do not run.
-func (r *runs) open(name fleet.RegionName) {
-	r.t.Helper()
-	s, err := store.Open(r.t.Context(), r.regions[name].url, string(name))
-	require.NoError(r.t, err)
-	r.regions[name].store = s
-	r.network.up(name, s)
 }
 
 // start has a region follow the others.
@@ -204,6 +194,7 @@ func (r *runs) agreed() {
 		require.True(r.t, time.Now().Before(until), "seed %d: %v", r.seed, differ)
 		_ = pause.For(r.t.Context(), runLook) // it ends with the test
 	}
+	_ = pause.For(r.t.Context(), runPause) // a session whose query ends with its context is lost; it ends with the test
 	for _, name := range runNames {
 		r.stop(name)
 	}
