@@ -1,5 +1,7 @@
 package fleet
 
+import "slices"
+
 // DeclaredKind is what the region, its clients and the CLI know of a kind of declared objects.
 type DeclaredKind struct {
 	Kind      ObjectKind
@@ -14,27 +16,28 @@ type DeclaredKind struct {
 // KindTable has rows of kinds.
 type KindTable []DeclaredKind
 
-// DeclaredKinds gives a row for each kind, in the order of an apply: objects come after those that they refer to.
-func DeclaredKinds() KindTable {
-	return KindTable{
-		{Kind: KindOrganization, Title: "Organization", Plural: "organizations", NoProject: true, Shared: true, Holder: true},
-		{Kind: KindProject, Title: "Project", Plural: "projects", NoProject: true, Shared: true, Holder: true},
-		{Kind: KindService, Title: "Service", Plural: "services", Shared: true, Holder: true},
-		{Kind: KindSite, Title: "Site", Plural: "sites"},
-		{Kind: KindPool, Title: "Pool", Plural: "pools"},
-		{Kind: KindTemplate, Title: "Template", Plural: "templates", Shared: true},
-		{Kind: KindInstance, Title: "Instance", Plural: "instances", OfSite: true},
-		{Kind: KindDeployment, Title: "Deployment", Plural: "deployments"},
-		{Kind: KindRegion, Title: "Region", Plural: "regions"},
-		{Kind: KindFleet, Title: "Fleet", Plural: "fleets"},
-	}
+// declaredKinds has a row for each kind, in the order of an apply: objects come after those that they refer to.
+var declaredKinds = KindTable{
+	{Kind: KindOrganization, Title: "Organization", Plural: "organizations", NoProject: true, Shared: true, Holder: true},
+	{Kind: KindProject, Title: "Project", Plural: "projects", NoProject: true, Shared: true, Holder: true},
+	{Kind: KindService, Title: "Service", Plural: "services", Shared: true, Holder: true},
+	{Kind: KindSite, Title: "Site", Plural: "sites"},
+	{Kind: KindPool, Title: "Pool", Plural: "pools"},
+	{Kind: KindTemplate, Title: "Template", Plural: "templates", Shared: true},
+	{Kind: KindInstance, Title: "Instance", Plural: "instances", OfSite: true},
+	{Kind: KindDeployment, Title: "Deployment", Plural: "deployments"},
+	{Kind: KindRegion, Title: "Region", Plural: "regions"},
+	{Kind: KindFleet, Title: "Fleet", Plural: "fleets"},
 }
+
+// DeclaredKinds gives a row for each kind, in the order of an apply: objects come after those that they refer to.
+func DeclaredKinds() KindTable { return slices.Clone(declaredKinds) }
 
 // Declared gives the row of a kind. An unknown kind, for example of a newer region, has a row without a title.
 func (k ObjectKind) Declared() DeclaredKind {
-	for _, row := range DeclaredKinds() {
-		if row.Kind == k {
-			return row
+	for i := range declaredKinds {
+		if declaredKinds[i].Kind == k {
+			return declaredKinds[i]
 		}
 	}
 	return DeclaredKind{Kind: k, Plural: string(k) + "s"}

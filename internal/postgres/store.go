@@ -1,11 +1,15 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast-io/holdfast/internal/audit"
@@ -90,6 +94,11 @@ func connect(ctx context.Context, url, region string, prepare func(context.Conte
 	cfg.ConnConfig.RuntimeParams["enable_seqscan"] = "off"
 	cfg.ConnConfig.RuntimeParams["enable_memoize"] = "off" // of lookups by whole keys, no two of which are the same
 	cfg.ConnConfig.RuntimeParams["idle_in_transaction_session_timeout"] = "30s"
+	cfg.AfterConnect = func(_ context.Context, conn *pgx.Conn) error {
+		codec := &pgtype.JSONBCodec{Marshal: json.Marshal, Unmarshal: unmarshal}
+		conn.TypeMap().RegisterType(&pgtype.Type{Name: "jsonb", OID: pgtype.JSONBOID, Codec: codec})
+		return nil
+	}
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, Failed("connect to postgres", err)
@@ -99,6 +108,15 @@ func connect(ctx context.Context, url, region string, prepare func(context.Conte
 		return nil, err
 	}
 	return &Store{Pool: pool, Q: db.New(pool), Region: region, Recent: bodycache.New[fleet.Hash](recentEach, recentAll)}, nil
+}
+
+// unmarshal takes JSON that is read as such as it is: Postgres has checked it.
+func unmarshal(data []byte, v any) error {
+	if raw, is := v.(*json.RawMessage); is {
+		*raw = bytes.Clone(data)
+		return nil
+	}
+	return json.Unmarshal(data, v)
 }
 
 // Close waits for queries under way.

@@ -269,10 +269,14 @@ type Refreshed struct {
 // RefreshSyncing writes the syncing of objects whose declared part stays as it is, and counts them: neither ETag nor
 // generation change, but the feed shows it.
 func RefreshSyncing(ctx context.Context, q *db.Queries, actor string, refreshed []Refreshed) (int64, error) {
-	p := db.RefreshSyncingParams{Actor: actor}
+	p, pairs := db.RefreshSyncingParams{Actor: actor}, map[[2]string]int32{}
 	for _, r := range refreshed {
-		p.Uids = append(p.Uids, r.Object.UID)
-		p.Befores, p.Afters = append(p.Befores, string(r.Object.Syncing)), append(p.Afters, string(r.Syncing))
+		pair := [2]string{string(r.Object.Syncing), string(r.Syncing)}
+		if pairs[pair] == 0 {
+			p.Befores, p.Afters = append(p.Befores, r.Object.Syncing), append(p.Afters, r.Syncing)
+			pairs[pair] = int32(len(p.Afters)) //nolint:gosec // at most a page; arrays count from 1
+		}
+		p.Uids, p.Pairs = append(p.Uids, r.Object.UID), append(p.Pairs, pairs[pair])
 	}
 	n, err := q.RefreshSyncing(ctx, p)
 	return n, Failed("refresh syncing", err)

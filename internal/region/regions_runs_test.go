@@ -151,7 +151,8 @@ func (r *runs) start(name fleet.RegionName) {
 	s := r.regions[name].store
 	f := &watch.Follower{
 		Now: time.Now, Store: s, Peers: pipes{r.network, name}, Waiting: s, Parts: r.network.parts(name), MaxBody: 1 << 20, Log: slog.New(slog.DiscardHandler),
-		Turn: 10 * time.Second, Beat: 2 * time.Second, Silence: 15 * time.Second, Retry: 2 * time.Second,
+		// A turn does not end at the moment of a beat, which would cost the session that the beat uses.
+		Turn: 9900 * time.Millisecond, Beat: 2 * time.Second, Silence: 15 * time.Second, Retry: 2 * time.Second,
 	}
 	for _, peer := range runNames {
 		if peer == name {

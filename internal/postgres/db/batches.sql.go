@@ -808,7 +808,8 @@ func (q *Queries) LockFleetTargets(ctx context.Context, arg LockFleetTargetsPara
 
 const lockKeys = `-- name: LockKeys :exec
 
-SELECT lock_keys($1::bigint[], $2::boolean[])
+SELECT count(CASE WHEN k.shared THEN pg_advisory_xact_lock_shared(k.key) ELSE pg_advisory_xact_lock(k.key) END)
+FROM (SELECT unnest($1::bigint[]) AS key, unnest($2::boolean[]) AS shared) k
 `
 
 type LockKeysParams struct {

@@ -260,36 +260,38 @@ func (q *Queries) ReadHolders(ctx context.Context, arg ReadHoldersParams) ([]Rea
 }
 
 const refreshSyncing = `-- name: RefreshSyncing :execrows
-WITH k AS MATERIALIZED (
-    SELECT unnest($1::text[])::uuid AS uid, unnest($2::text[])::jsonb AS before, unnest($3::text[])::jsonb AS after),
+WITH k AS MATERIALIZED (SELECT unnest($1::text[])::uuid AS uid, unnest($2::int[]) AS pair),
 appended AS (
     INSERT INTO events (era, type, kind, project, scope, name, uid, generation, actor, before, after)
-    SELECT r.era, 'updated', o.kind, o.project, o.scope, o.name, o.uid, o.generation, $4,
-           o.declared || jsonb_build_object('syncing', k.before), o.declared || jsonb_build_object('syncing', k.after)
+    SELECT r.era, 'updated', o.kind, o.project, o.scope, o.name, o.uid, o.generation, $3,
+        CASE WHEN o.labels IN ('{}', 'null') THEN jsonb_build_object('spec', o.spec, 'ownerEpoch', o.owner_epoch, 'syncing', o.syncing)
+             ELSE jsonb_build_object('spec', o.spec, 'ownerEpoch', o.owner_epoch, 'syncing', o.syncing, 'labels', o.labels) END,
+        CASE WHEN o.labels IN ('{}', 'null') THEN jsonb_build_object('spec', o.spec, 'ownerEpoch', o.owner_epoch, 'syncing', ($4::jsonb[])[k.pair])
+             ELSE jsonb_build_object('spec', o.spec, 'ownerEpoch', o.owner_epoch, 'syncing', ($4::jsonb[])[k.pair], 'labels', o.labels) END
     FROM region r CROSS JOIN k
-    JOIN LATERAL (
-        SELECT x.uid, x.kind, x.api_version, x.project, x.scope, x.name, x.labels, x.generation, x.resource_version, x.spec, x.syncing, x.owner_epoch, x.created_by, x.created_at, x.updated_at, x.deleting_since, x.service, x.refreshed, x.owner_number, jsonb_build_object('spec', x.spec, 'ownerEpoch', x.owner_epoch)
-               || CASE WHEN x.labels IN ('{}', 'null') THEN '{}' ELSE jsonb_build_object('labels', x.labels) END AS declared
-        FROM objects x WHERE x.uid = k.uid AND x.syncing = k.before OFFSET 0) o ON true
+    JOIN LATERAL (SELECT x.uid, x.kind, x.api_version, x.project, x.scope, x.name, x.labels, x.generation, x.resource_version, x.spec, x.syncing, x.owner_epoch, x.created_by, x.created_at, x.updated_at, x.deleting_since, x.service, x.refreshed, x.owner_number FROM objects x WHERE x.uid = k.uid AND x.syncing = ($5::jsonb[])[k.pair] OFFSET 0) o ON true
     RETURNING uid, seq, before -> 'syncing' AS was, after -> 'syncing' AS is_now)
 UPDATE objects o SET syncing = a.is_now, refreshed = a.seq FROM appended a WHERE o.uid = a.uid AND o.syncing = a.was
 `
 
 type RefreshSyncingParams struct {
 	Uids    []string
-	Befores []string
-	Afters  []string
+	Pairs   []int32
 	Actor   string
+	Afters  []json.RawMessage
+	Befores []json.RawMessage
 }
 
 // Each with its event. The declared part stays, and with it resource version, generation and time of the last change. What
-// has another syncing than it had was written in between, which computed it.
+// has another syncing than it had was written in between, which computed it. Most objects go from the same syncing to the same:
+// each pair of them is given once.
 func (q *Queries) RefreshSyncing(ctx context.Context, arg RefreshSyncingParams) (int64, error) {
 	result, err := q.db.Exec(ctx, refreshSyncing,
 		arg.Uids,
-		arg.Befores,
-		arg.Afters,
+		arg.Pairs,
 		arg.Actor,
+		arg.Afters,
+		arg.Befores,
 	)
 	if err != nil {
 		return 0, err

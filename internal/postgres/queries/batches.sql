@@ -8,7 +8,8 @@
 -- a planner that knows of no rows in that state takes instead of the key.
 
 -- name: LockKeys :exec
-SELECT lock_keys(@keys::bigint[], @shared::boolean[]);
+SELECT count(CASE WHEN k.shared THEN pg_advisory_xact_lock_shared(k.key) ELSE pg_advisory_xact_lock(k.key) END)
+FROM (SELECT unnest(@keys::bigint[]) AS key, unnest(@shared::boolean[]) AS shared) k;
 
 -- name: GetBatch :one
 SELECT * FROM batches WHERE id = @id;

@@ -5,19 +5,19 @@ FROM (SELECT unnest(@kinds::text[]) AS kind, unnest(@names::text[]) AS name) k
 JOIN LATERAL (SELECT x.* FROM holders x WHERE x.kind = k.kind AND x.name = k.name OFFSET 0) o ON true;
 
 -- Each with its event. The declared part stays, and with it resource version, generation and time of the last change. What
--- has another syncing than it had was written in between, which computed it.
+-- has another syncing than it had was written in between, which computed it. Most objects go from the same syncing to the same:
+-- each pair of them is given once.
 -- name: RefreshSyncing :execrows
-WITH k AS MATERIALIZED (
-    SELECT unnest(@uids::text[])::uuid AS uid, unnest(@befores::text[])::jsonb AS before, unnest(@afters::text[])::jsonb AS after),
+WITH k AS MATERIALIZED (SELECT unnest(@uids::text[])::uuid AS uid, unnest(@pairs::int[]) AS pair),
 appended AS (
     INSERT INTO events (era, type, kind, project, scope, name, uid, generation, actor, before, after)
     SELECT r.era, 'updated', o.kind, o.project, o.scope, o.name, o.uid, o.generation, @actor,
-           o.declared || jsonb_build_object('syncing', k.before), o.declared || jsonb_build_object('syncing', k.after)
+        CASE WHEN o.labels IN ('{}', 'null') THEN jsonb_build_object('spec', o.spec, 'ownerEpoch', o.owner_epoch, 'syncing', o.syncing)
+             ELSE jsonb_build_object('spec', o.spec, 'ownerEpoch', o.owner_epoch, 'syncing', o.syncing, 'labels', o.labels) END,
+        CASE WHEN o.labels IN ('{}', 'null') THEN jsonb_build_object('spec', o.spec, 'ownerEpoch', o.owner_epoch, 'syncing', (@afters::jsonb[])[k.pair])
+             ELSE jsonb_build_object('spec', o.spec, 'ownerEpoch', o.owner_epoch, 'syncing', (@afters::jsonb[])[k.pair], 'labels', o.labels) END
     FROM region r CROSS JOIN k
-    JOIN LATERAL (
-        SELECT x.*, jsonb_build_object('spec', x.spec, 'ownerEpoch', x.owner_epoch)
-               || CASE WHEN x.labels IN ('{}', 'null') THEN '{}' ELSE jsonb_build_object('labels', x.labels) END AS declared
-        FROM objects x WHERE x.uid = k.uid AND x.syncing = k.before OFFSET 0) o ON true
+    JOIN LATERAL (SELECT x.* FROM objects x WHERE x.uid = k.uid AND x.syncing = (@befores::jsonb[])[k.pair] OFFSET 0) o ON true
     RETURNING uid, seq, before -> 'syncing' AS was, after -> 'syncing' AS is_now)
 UPDATE objects o SET syncing = a.is_now, refreshed = a.seq FROM appended a WHERE o.uid = a.uid AND o.syncing = a.was;
 
