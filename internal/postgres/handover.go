@@ -135,14 +135,10 @@ func (h holders) governor(o *fleet.Object) (key fleet.ObjectKey, by holder, itse
 	if spec.MultiRegionPolicy != nil {
 		return o.ObjectKey, holder{ProjectSpec: spec}, true
 	}
+	chain := above(o)
 	organization := spec.Organization
-	var chain []fleet.ObjectKey
-	if o.Kind != fleet.KindProject && o.Kind != fleet.KindOrganization && o.Project != fleet.DefaultProject {
+	if len(chain) > 0 {
 		organization = h[fleet.ProjectKey(o.Project)].Organization
-		chain = append(chain, fleet.ProjectKey(o.Project))
-		if o.Kind != fleet.KindService {
-			chain = append([]fleet.ObjectKey{fleet.ServiceKey(o.Service)}, chain...)
-		}
 	}
 	for _, key := range append(chain, fleet.OrganizationKey(organization)) {
 		if one := h[key]; key.Name != "" && one.MultiRegionPolicy != nil {
@@ -150,6 +146,17 @@ func (h holders) governor(o *fleet.Object) (key fleet.ObjectKey, by holder, itse
 		}
 	}
 	return key, by, false
+}
+
+// above are the service and the project that an object names.
+func above(o *fleet.Object) []fleet.ObjectKey {
+	switch {
+	case o.Kind == fleet.KindProject || o.Kind == fleet.KindOrganization || o.Project == fleet.DefaultProject:
+		return nil
+	case o.Kind == fleet.KindService || o.Service == "":
+		return []fleet.ObjectKey{fleet.ProjectKey(o.Project)}
+	}
+	return []fleet.ObjectKey{fleet.ServiceKey(o.Service), fleet.ProjectKey(o.Project)}
 }
 
 // holdersFrom reads the holders that names mean: in this region (from ""), or in the region that created an object. That is
@@ -198,6 +205,7 @@ func onlyOne(rows []db.HoldersNamedRow) int {
 // last knew decides.
 func (s *Store) PoliciesOver(ctx context.Context, q *db.Queries, objects []*fleet.Object) (map[*fleet.Object]decide.Over, error) {
 	out := make(map[*fleet.Object]decide.Over, len(objects))
+	var ungoverned []*fleet.Object
 	for _, group := range byBirth(objects) {
 		h, err := readHoldersBy(ctx, q, group, unlocked)
 		if err != nil {
@@ -206,9 +214,42 @@ func (s *Store) PoliciesOver(ctx context.Context, q *db.Queries, objects []*flee
 		for _, o := range group {
 			_, by, itself := h.governor(o)
 			out[o] = decide.Over{Policy: by.MultiRegionPolicy, Itself: itself, Owner: by.owner}
+			if by.MultiRegionPolicy == nil {
+				ungoverned = append(ungoverned, o)
+			}
 		}
 	}
-	return out, nil
+	return out, s.ownersGone(ctx, q, ungoverned, out)
+}
+
+// ownersGone adds who owned the holder of objects when it went from this region.
+func (s *Store) ownersGone(ctx context.Context, q *db.Queries, objects []*fleet.Object, out map[*fleet.Object]decide.Over) error {
+	var p db.HoldersGoneParams
+	for _, o := range objects {
+		for _, key := range above(o) {
+			p.Kinds, p.Names = append(p.Kinds, string(key.Kind)), append(p.Names, key.Name)
+		}
+	}
+	if len(p.Names) == 0 {
+		return nil
+	}
+	rows, err := q.HoldersGone(ctx, p)
+	if err != nil {
+		return Failed("read which policy holders went", err)
+	}
+	gone := map[fleet.CopyKey]string{}
+	for _, r := range rows {
+		gone[fleet.CopyKey{Region: fleet.RegionName(r.Region), ObjectKey: fleet.ObjectKey{Kind: fleet.ObjectKind(r.Kind), Name: r.Name}}] = r.Owner
+	}
+	for _, o := range objects {
+		for _, key := range above(o) {
+			if owner := gone[fleet.CopyKey{Region: cmp.Or(o.Region, fleet.RegionName(s.Region)), ObjectKey: key}]; owner != "" {
+				out[o] = decide.Over{Owner: owner}
+				break
+			}
+		}
+	}
+	return nil
 }
 
 // ToFollow gives the holders whose policy gives some of these objects to this region, which does not own them: their owner

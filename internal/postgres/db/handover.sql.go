@@ -156,6 +156,49 @@ func (q *Queries) HandOverAsked(ctx context.Context, subject string) (HandOverAs
 	return i, err
 }
 
+const holdersGone = `-- name: HoldersGone :many
+SELECT m.kind, m.name, m.region, m.owner FROM (SELECT unnest($1::text[]) AS kind, unnest($2::text[]) AS name) k
+JOIN LATERAL (SELECT x.region, x.kind, x.scope, x.name, x.owner, x.owner_epoch, x.number, x.reason, x.at FROM copy_markers x WHERE x.kind = k.kind AND x.scope = '' AND x.name = k.name OFFSET 0) m ON true
+`
+
+type HoldersGoneParams struct {
+	Kinds []string
+	Names []string
+}
+
+type HoldersGoneRow struct {
+	Kind   string
+	Name   string
+	Region string
+	Owner  string
+}
+
+// Who owned holders when they went from this region.
+func (q *Queries) HoldersGone(ctx context.Context, arg HoldersGoneParams) ([]HoldersGoneRow, error) {
+	rows, err := q.db.Query(ctx, holdersGone, arg.Kinds, arg.Names)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []HoldersGoneRow
+	for rows.Next() {
+		var i HoldersGoneRow
+		if err := rows.Scan(
+			&i.Kind,
+			&i.Name,
+			&i.Region,
+			&i.Owner,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const holdersNamed = `-- name: HoldersNamed :many
 SELECT o.kind, o.name, o.project, o.spec, ''::text AS region, coalesce(o.syncing ->> 'owningRegion', '')::text AS owner, o.owner_epoch,
     (o.syncing -> 'regions' ? $1::text)::boolean AS has

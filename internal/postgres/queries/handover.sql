@@ -9,6 +9,11 @@ SELECT c.kind, c.name, c.project, c.spec, c.region, c.owner, c.owner_epoch, (c.s
 FROM (SELECT unnest(@kinds::text[]) AS kind, unnest(@names::text[]) AS name) k
 JOIN copies c ON c.kind = k.kind AND c.scope = '' AND c.name = k.name;
 
+-- Who owned holders when they went from this region.
+-- name: HoldersGone :many
+SELECT m.kind, m.name, m.region, m.owner FROM (SELECT unnest(@kinds::text[]) AS kind, unnest(@names::text[]) AS name) k
+JOIN LATERAL (SELECT x.* FROM copy_markers x WHERE x.kind = k.kind AND x.scope = '' AND x.name = k.name OFFSET 0) m ON true;
+
 -- Objects that this region created, as their owner, this region or another one, has them.
 -- name: PutOwned :exec
 INSERT INTO objects AS o (uid, kind, project, scope, name, service, labels, generation, resource_version, spec, syncing, owner_epoch, owner_number,
