@@ -50,6 +50,7 @@ func TestProves(t *testing.T) {
 		proven []fleet.RegionName
 	}{
 		"no policy":                     {"eu", decide.Over{}, nil},
+		"its holder went from here":     {"eu", decide.Over{Owner: "us"}, []fleet.RegionName{"us"}},
 		"a holder":                      {"eu", decide.Over{Policy: policy, Itself: true}, []fleet.RegionName{"eu", "us"}},
 		"what it governs":               {"eu", decide.Over{Policy: policy}, []fleet.RegionName{"us"}},
 		"while the holder is handed on": {"eu", decide.Over{Policy: policy, Owner: "eu"}, []fleet.RegionName{"eu", "us"}},

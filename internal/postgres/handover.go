@@ -222,7 +222,8 @@ func (s *Store) PoliciesOver(ctx context.Context, q *db.Queries, objects []*flee
 	return out, s.ownersGone(ctx, q, ungoverned, out)
 }
 
-// ownersGone adds who owned the holder of objects when it went from this region.
+// ownersGone adds who owned the holder of objects when it went from this region: that of the region that created an object, or the
+// only one of its name.
 func (s *Store) ownersGone(ctx context.Context, q *db.Queries, objects []*fleet.Object, out map[*fleet.Object]decide.Over) error {
 	var p db.HoldersGoneParams
 	for _, o := range objects {
@@ -237,14 +238,20 @@ func (s *Store) ownersGone(ctx context.Context, q *db.Queries, objects []*fleet.
 	if err != nil {
 		return Failed("read which policy holders went", err)
 	}
-	gone := map[fleet.CopyKey]string{}
+	gone := map[fleet.ObjectKey][]db.HoldersGoneRow{}
 	for _, r := range rows {
-		gone[fleet.CopyKey{Region: fleet.RegionName(r.Region), ObjectKey: fleet.ObjectKey{Kind: fleet.ObjectKind(r.Kind), Name: r.Name}}] = r.Owner
+		key := fleet.ObjectKey{Kind: fleet.ObjectKind(r.Kind), Name: r.Name}
+		gone[key] = append(gone[key], r)
 	}
 	for _, o := range objects {
+		birth := cmp.Or(string(o.Region), s.Region)
 		for _, key := range above(o) {
-			if owner := gone[fleet.CopyKey{Region: cmp.Or(o.Region, fleet.RegionName(s.Region)), ObjectKey: key}]; owner != "" {
-				out[o] = decide.Over{Owner: owner}
+			at := slices.IndexFunc(gone[key], func(r db.HoldersGoneRow) bool { return r.Region == birth })
+			if at < 0 && len(gone[key]) == 1 {
+				at = 0
+			}
+			if at >= 0 {
+				out[o] = decide.Over{Owner: gone[key][at].Owner}
 				break
 			}
 		}

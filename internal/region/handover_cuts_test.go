@@ -313,6 +313,51 @@ func TestNewOwnerDeletesAndCreates(t *testing.T) {
 	require.Equal(t, "eu 4", h.owner("ap", "eu", press))
 }
 
+// M19, M38: a region that hears of a new owner only when that has dropped it loses what the project governed too, and a template that
+// it created itself is the new owner's.
+func TestNewOwnerDropsARegion(t *testing.T) {
+	t.Parallel()
+	h := newHanding(t, "eu", "us", "ap")
+	h.line("eu", "eu", "us", "ap")
+	h.agree("the project is shared")
+	made := fleet.TemplateKey("made-in-ap")
+	_, err := h.request("eu", "ap", false)
+	require.NoError(t, err)
+	h.turn("ap claims", func() bool { return h.owner("ap", "eu", lineKey) == "ap 2" }, "ap")
+	require.NoError(t, h.templateAs("ap", h.write(made), `{}`))
+	h.agree("ap made a template")
+	_, err = h.request("ap", "eu", false)
+	require.NoError(t, err)
+	h.turn("eu claims it again", func() bool { return h.owner("eu", "eu", lineKey) == "eu 3" }, "eu")
+	h.agree("what ap made is eu's")
+
+	h.cut("ap", "us", true)
+	_, err = h.request("eu", "us", false)
+	require.NoError(t, err)
+	h.turn("us claims", func() bool { return h.owner("us", "eu", lineKey) == "us 4" }, "us")
+	h.turn("and owns what is under it", func() bool { return h.owner("us", "eu", press) == "us 4" && h.owner("us", "ap", made) == "us 4" }, "us")
+	policy := &fleet.MultiRegionPolicy{DefaultControlRegion: "us", EnabledRegions: []string{"eu", "us"}}
+	_, err = h.regions["us"].store.Declare(t.Context(), h.write(lineKey), fleet.ProjectSpec{HolderSpec: fleet.HolderSpec{MultiRegionPolicy: policy}})
+	require.NoError(t, err)
+	h.turn("us drops ap", func() bool {
+		o, err := h.here("us", "eu", press)
+		return err == nil && !o.SyncingNow().In("ap")
+	}, "us")
+	h.cut("ap", "us", false)
+
+	wait := func(what string, until func() bool) { // without a comparison
+		h.t.Helper()
+		for deadline := time.Now().Add(patience); !until(); <-time.After(10 * time.Millisecond) {
+			require.True(t, time.Now().Before(deadline), "%s\n%s", what, h.dump())
+		}
+	}
+	wait("the project and its template go", func() bool {
+		return h.owner("ap", "eu", lineKey) == "not_found" && h.owner("ap", "eu", press) == "not_found"
+	})
+	wait("what ap created stays, as us has it", func() bool { return h.owner("ap", "ap", made) == "us 4" })
+	require.Empty(t, h.aside("ap", "us"))
+}
+
 // M31, M38: whatever a third region hears first, it has in the end what the owners have.
 func TestHandOversAtRandom(t *testing.T) {
 	t.Parallel()

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/compare"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/copies"
 	"github.com/holdfast-io/holdfast/internal/postgres/policies"
 )
 
@@ -136,11 +137,18 @@ func (h *handing) dump() (out string) {
 	for name := range h.regions {
 		out += fmt.Sprintf("%s: %v\n", name, h.shared(name))
 		for peer := range h.regions {
-			aside, err := h.regions[name].store.Quarantined(h.t.Context(), peer, fleet.CopyKey{}, 10)
-			out += fmt.Sprintf("  aside from %s: %v %v\n", peer, aside, err)
+			out += fmt.Sprintf("  aside from %s: %v\n", peer, h.aside(name, peer))
 		}
 	}
 	return out
+}
+
+// aside is what a region set aside of a peer.
+func (h *handing) aside(in, peer fleet.RegionName) []copies.SetAside {
+	h.t.Helper()
+	all, err := h.regions[in].store.Quarantined(h.t.Context(), peer, fleet.CopyKey{}, 10)
+	require.NoError(h.t, err)
+	return all
 }
 
 // here finds an object that a region created, as another one has it.

@@ -32,8 +32,8 @@ const (
 	runSteps = 60
 	runPause = 200 * time.Millisecond
 	runDelay = 80 * time.Millisecond
-	runAgree = 5 * time.Minute // of virtual time, until all regions have what they are to have
-	runLook  = time.Second
+	runAgree = 5 * time.Minute        // of virtual time, until all regions have what they are to have
+	runLook  = 990 * time.Millisecond // not a moment at which turns, beats and polls begin
 	// runOperator is when an operator cancels hand-overs that a restore began again, whose new owners renounced them before it.
 	runOperator = 2 * time.Minute
 	// runBatch are the histories that share databases, which grow: what was deleted stays in their files.
@@ -181,7 +181,6 @@ func (r *runs) stop(name fleet.RegionName) {
 // agreed waits until no region has anything to do and all have the same, stops them, and checks the ledger.
 func (r *runs) agreed() {
 	r.t.Helper()
-	var differ []string
 	for began, until := time.Now(), time.Now().Add(runAgree); ; {
 		if r.restored && time.Since(began) > runOperator {
 			r.cancelAll()
@@ -189,13 +188,13 @@ func (r *runs) agreed() {
 		for _, name := range runNames {
 			r.relay(name)
 		}
-		if differ = r.differ(); len(differ) == 0 {
+		_ = pause.For(r.t.Context(), runLook) // what they do comes to its end; it ends with the test
+		differ := r.differ()
+		if len(differ) == 0 {
 			break
 		}
 		require.True(r.t, time.Now().Before(until), "seed %d: %v", r.seed, differ)
-		_ = pause.For(r.t.Context(), runLook) // it ends with the test
 	}
-	_ = pause.For(r.t.Context(), runPause) // a session whose query ends with its context is lost; it ends with the test
 	for _, name := range runNames {
 		r.stop(name)
 	}

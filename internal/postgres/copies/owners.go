@@ -265,12 +265,13 @@ func unclaimed(o *fleet.Object) json.RawMessage {
 // follow has the policies applied again that give some of the changed objects to this region.
 func (a *applying) follow(ctx context.Context, changes []fleet.CopyChange) error {
 	var objects []*fleet.Object
-	holders := false
+	holders, passed := false, false
 	for _, c := range changes {
 		if c.Object == nil || !c.Key.Kind.Declared().Shared {
 			continue
 		}
 		holders = holders || c.Key.Kind.Declared().Holder
+		passed = passed || c.Key.Kind.Declared().Holder && a.held[c.Key].Owner == a.self
 		o := *c.Object
 		if o.Region = c.Key.Region; o.Region == a.self {
 			o.Region = ""
@@ -282,6 +283,11 @@ func (a *applying) follow(ctx context.Context, changes []fleet.CopyChange) error
 	}
 	if holders {
 		if err := a.compareWaiting(ctx); err != nil {
+			return err
+		}
+	}
+	if passed { // it may have deleted something that it claimed with it
+		if err := a.s.wantSync(ctx, a.q, a.peer, false); err != nil {
 			return err
 		}
 	}

@@ -18,7 +18,17 @@ UNION ALL
 SELECT q.region, q.kind, q.scope, q.name, q.owner_epoch, q.number FROM quarantine q
 WHERE q.peer = $1 AND q.waiting IS NOT NULL
   AND NOT EXISTS (SELECT FROM shared s WHERE s.kind = q.kind AND s.scope = q.scope AND s.name = q.name AND s.region = q.region AND s.owner = $1)
+UNION ALL
+SELECT s.region, s.kind, s.scope, s.name, s.owner_epoch, s.number FROM shared h
+JOIN LATERAL (
+    SELECT x.region, x.kind, x.scope, x.name, x.owner, x.owner_epoch, x.number, x.uid, x.project, x.service, x.labels, x.generation, x.spec, x.syncing, x.created_by, x.created_at, x.updated_at, x.deleting_since, x.event FROM shared x WHERE x.project = h.name AND x.project <> 'default' AND x.kind IN ('service', 'template') AND x.owner = $2::text OFFSET 0) s ON true
+WHERE h.owner = $1 AND h.kind = 'project' AND h.scope = ''
 `
+
+type AskedFirstParams struct {
+	Owner string
+	Self  string
+}
 
 type AskedFirstRow struct {
 	Region     string
@@ -29,9 +39,10 @@ type AskedFirstRow struct {
 	Number     int64
 }
 
-// The policy holders of a peer, and what waits of it and is not here: no range of uids has that.
-func (q *Queries) AskedFirst(ctx context.Context, owner string) ([]AskedFirstRow, error) {
-	rows, err := q.db.Query(ctx, askedFirst, owner)
+// The policy holders of a peer, what waits of it and is not here, and what this region owns under a project of the peer, which
+// may have deleted it since it claimed the project: no range of uids has that.
+func (q *Queries) AskedFirst(ctx context.Context, arg AskedFirstParams) ([]AskedFirstRow, error) {
+	rows, err := q.db.Query(ctx, askedFirst, arg.Owner, arg.Self)
 	if err != nil {
 		return nil, err
 	}

@@ -180,6 +180,27 @@ func (q *Queries) MovePolicyTurn(ctx context.Context, arg MovePolicyTurnParams) 
 	return result.RowsAffected(), nil
 }
 
+const namedAlready = `-- name: NamedAlready :one
+SELECT CASE $1::text
+    WHEN 'project' THEN EXISTS (SELECT FROM objects o WHERE o.project = $2 AND o.project <> 'default' AND o.kind <> 'project')
+    WHEN 'service' THEN EXISTS (SELECT FROM objects o WHERE o.project = $3 AND o.project <> 'default' AND o.service = $2)
+    ELSE EXISTS (SELECT FROM objects o WHERE o.kind = 'project' AND o.scope = '' AND o.spec ->> 'organization' = $2) END::boolean AS named
+`
+
+type NamedAlreadyParams struct {
+	Kind    string
+	Name    string
+	Project string
+}
+
+// A holder of a name whose only copy governed until now.
+func (q *Queries) NamedAlready(ctx context.Context, arg NamedAlreadyParams) (bool, error) {
+	row := q.db.QueryRow(ctx, namedAlready, arg.Kind, arg.Name, arg.Project)
+	var named bool
+	err := row.Scan(&named)
+	return named, err
+}
+
 const planInOrder = `-- name: PlanInOrder :exec
 SELECT set_config('enable_sort', 'off', true)
 `

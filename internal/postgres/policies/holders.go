@@ -2,6 +2,7 @@ package policies
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -13,15 +14,16 @@ import (
 
 // ProjectWritten refuses a new project of an organization that is not declared, whose lock the write has taken.
 func ProjectWritten(ctx context.Context, q *db.Queries, w postgres.Write, spec fleet.ProjectSpec, out postgres.Written) error {
-	if out.Before != nil || spec.Organization == "" {
-		return HolderWritten(ctx, q, w, spec, out)
+	if key := fleet.OrganizationKey(spec.Organization); out.Before == nil && key.Name != "" {
+		o, err := postgres.FindHere(ctx, q, key)
+		if err == nil && o == nil {
+			err = fleet.NoPlace(key, "/organization")
+		}
+		if err != nil {
+			return err
+		}
 	}
-	key := fleet.OrganizationKey(spec.Organization)
-	o, err := postgres.FindHere(ctx, q, key)
-	if err == nil && o == nil {
-		err = fleet.NoPlace(key, "/organization")
-	}
-	return err
+	return HolderWritten(ctx, q, w, spec, out)
 }
 
 // OutsideDefault refuses a policy for a service of the project default, whose objects stay in their region.
@@ -33,17 +35,11 @@ func OutsideDefault(_ context.Context, _ *db.Queries, w postgres.Write, spec fle
 	return spec, nil
 }
 
-// HolderWritten has a changed policy applied to what the holder governs. A new holder governs nothing yet.
+// HolderWritten has a changed policy applied to what the holder governs. A new holder governs nothing yet, unless the copy of another
+// region's was the only one of its name.
 func HolderWritten(ctx context.Context, q *db.Queries, w postgres.Write, _ any, out postgres.Written) error {
-	if out.Before == nil || !out.Changed {
-		return nil
-	}
-	before, err := fleet.HolderOf(w.Key.Kind, out.Before.Spec)
-	if err != nil {
-		return err
-	}
-	after, err := fleet.HolderOf(w.Key.Kind, out.After.Spec)
-	if err != nil || reflect.DeepEqual(before.MultiRegionPolicy, after.MultiRegionPolicy) {
+	governs, err := governsAnew(ctx, q, w, out)
+	if err != nil || !governs {
 		return err
 	}
 	p := db.WantPolicyTurnParams{Kind: string(w.Key.Kind), Name: w.Key.Name, Generation: out.After.Generation, Restart: true}
@@ -51,6 +47,20 @@ func HolderWritten(ctx context.Context, q *db.Queries, w postgres.Write, _ any, 
 		return postgres.Failed("have the policy applied", err)
 	}
 	return postgres.PutOutbox(ctx, q, fleet.PolicySubject(w.Key))
+}
+
+// governsAnew: there is something that another policy governed before a write.
+func governsAnew(ctx context.Context, q *db.Queries, w postgres.Write, out postgres.Written) (bool, error) {
+	if out.Before == nil {
+		named, err := q.NamedAlready(ctx, db.NamedAlreadyParams{Kind: string(w.Key.Kind), Name: w.Key.Name, Project: string(out.After.Project)})
+		return named, postgres.Failed("look for what the holder governs", err)
+	}
+	if !out.Changed {
+		return false, nil
+	}
+	before, errBefore := fleet.HolderOf(w.Key.Kind, out.Before.Spec)
+	after, errAfter := fleet.HolderOf(w.Key.Kind, out.After.Spec)
+	return !reflect.DeepEqual(before.MultiRegionPolicy, after.MultiRegionPolicy), errors.Join(errBefore, errAfter)
 }
 
 // HolderRemoved drops how far the policy was applied; its entity finds nothing and ends.

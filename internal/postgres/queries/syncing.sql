@@ -90,3 +90,10 @@ GROUP BY kind ORDER BY kind;
 
 -- name: UsesOfOrganization :one
 SELECT count(*) FROM objects WHERE kind = 'project' AND scope = '' AND spec ->> 'organization' = @organization::text;
+
+-- A holder of a name whose only copy governed until now.
+-- name: NamedAlready :one
+SELECT CASE @kind::text
+    WHEN 'project' THEN EXISTS (SELECT FROM objects o WHERE o.project = @name AND o.project <> 'default' AND o.kind <> 'project')
+    WHEN 'service' THEN EXISTS (SELECT FROM objects o WHERE o.project = @project AND o.project <> 'default' AND o.service = @name)
+    ELSE EXISTS (SELECT FROM objects o WHERE o.kind = 'project' AND o.scope = '' AND o.spec ->> 'organization' = @name) END::boolean AS named;
