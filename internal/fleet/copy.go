@@ -181,6 +181,8 @@ type StreamPlace struct {
 type CopySet struct {
 	Claim   StreamClaim
 	Changes []CopyChange
+	// Arrived: what the changes are composed of is here now. They are of use only while they still wait.
+	Arrived bool
 	// Place is that after the set; nil leaves it.
 	Place *StreamPlace
 	// Current: the peer had nothing more. Lag is how far behind the copies are then.

@@ -117,7 +117,7 @@ func (a *arrival) run(ctx context.Context) error {
 	if err := a.fill(ctx, name, a.change.Object.Spec); err != nil {
 		return err
 	}
-	done, err := a.Store.ApplyCopies(ctx, fleet.CopySet{Claim: a.claim, Changes: []fleet.CopyChange{a.change}})
+	done, err := a.Store.ApplyCopies(ctx, fleet.CopySet{Claim: a.claim, Changes: []fleet.CopyChange{a.change}, Arrived: true})
 	if err != nil {
 		return err
 	}

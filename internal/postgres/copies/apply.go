@@ -30,6 +30,9 @@ func (s *Store) ApplyCopies(ctx context.Context, in fleet.CopySet) (fleet.Copies
 		}
 		a := s.applying(q, in.Claim.Peer)
 		a.waits = held.Waits
+		if in.Arrived {
+			a.arrived = keysOf(in.Changes)
+		}
 		if err := listUndone(ctx, q, in.Claim.Peer, cmp.Or(held.Position, held.Began), in.UndoneFrom); err != nil {
 			return err
 		}
@@ -67,6 +70,8 @@ type applying struct {
 	peer fleet.RegionName
 	// waits: earlier changes wait for a policy.
 	waits bool
+	// arrived are those that count only if they still wait for their parts: a restore of the peer may have undone them.
+	arrived []fleet.CopyKey
 	// compared bounds what a comparison removes; nil for changes that a peer sends by itself.
 	compared *decide.Removals
 

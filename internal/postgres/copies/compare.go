@@ -311,6 +311,9 @@ func (a *applying) findUndone(ctx context.Context) error {
 // stream of the new era.
 func (s *Store) ListUndone(ctx context.Context, at fleet.SyncPlace, from int64) error {
 	return s.Tx(ctx, "list what region "+string(at.Peer)+" lost", func(q *db.Queries) error {
+		if err := lockPeer(ctx, q, at.Peer); err != nil {
+			return err
+		}
 		return listUndone(ctx, q, at.Peer, at.Position, from)
 	})
 }

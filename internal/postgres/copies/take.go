@@ -53,6 +53,10 @@ func (a *applying) take(ctx context.Context, changes []fleet.CopyChange) error {
 // sort decides what becomes of one change.
 func (a *applying) sort(ctx context.Context, c fleet.CopyChange) error {
 	held, out := a.held[c.Key], &a.group
+	if !a.pending[c.Key] && slices.Contains(a.arrived, c.Key) {
+		out.kept = append(out.kept, c)
+		return nil
+	}
 	step, rule := decide.Copy(a.self, a.peer, c, held)
 	if step == decide.CopyEnd && a.compared != nil {
 		var err error
