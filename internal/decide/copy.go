@@ -60,12 +60,12 @@ func (c copyCase) older() bool {
 	return c.held.Known && !c.change.Version.Newer(c.held.Version)
 }
 
-// claims: the peer may own an object that this region created.
+// claims: the peer says that it owns an object that this region created. Who ends one says so too; whether it may is for a policy to prove.
 func (c copyCase) claims() bool {
 	if c.change.Object != nil {
 		return c.share.OwningRegion == string(c.peer)
 	}
-	return c.held.Over != nil && c.held.Over.Proves(c.self, c.peer)
+	return c.held.Over != nil
 }
 
 // rival: two regions claimed the object in the same epoch.
