@@ -29,6 +29,10 @@ func TestCopy(t *testing.T) {
 	held := func(owner fleet.RegionName, v fleet.CopyVersion) decide.HeldCopy {
 		return decide.HeldCopy{Known: true, Owner: owner, Version: v}
 	}
+	over := func(h decide.HeldCopy, by decide.Over) decide.HeldCopy {
+		h.Over = &by
+		return h
+	}
 	for name, c := range map[string]struct {
 		region fleet.RegionName
 		object *fleet.Object
@@ -51,6 +55,9 @@ func TestCopy(t *testing.T) {
 		"a deletion of what another owns":     {"ap", nil, fleet.CopyDeleted, at(1, 6), held("ap", at(1, 5)), decide.CopyRefuse, "not_its_owner"},
 		"an object of this region":            {"us", sharedBy("us", "us", "eu"), "", at(1, 6), decide.HeldCopy{}, decide.CopyRefuse, "own_object"},
 		"a deletion of one of this region's":  {"us", nil, fleet.CopyDeleted, at(1, 6), decide.HeldCopy{}, decide.CopyRefuse, "own_object"},
+		"its deletion by an unproven owner":   {"us", nil, fleet.CopyDeleted, at(2, 6), over(held("us", at(1, 5)), decide.Over{Policy: policyOf("ap", "us", "ap")}), decide.CopyRefuse, "unproven_owner"},
+		"its deletion by its new owner":       {"us", nil, fleet.CopyDeleted, at(2, 6), over(held("us", at(1, 5)), decide.Over{Policy: policyOf("eu", "us", "eu")}), decide.CopyEnd, "gone"},
+		"a deletion whose holder went before": {"ap", nil, fleet.CopyDeleted, at(2, 6), over(held("ap", at(1, 5)), decide.Over{Owner: "eu"}), decide.CopyEnd, "gone"},
 		"one that its former owner handed on": {"us", nil, fleet.CopyMoved, at(2, 6), held("us", at(1, 5)), decide.CopyKeep, "not_its_own"},
 		"one whose claim was lost, and gone":  {"us", nil, fleet.CopyDeleted, at(2, 8), held("zz", at(2, 5)), decide.CopyKeep, "rival_lost"},
 		"nonsense":                            {"eu", &fleet.Object{Syncing: json.RawMessage(`[]`)}, "", at(1, 6), decide.HeldCopy{}, decide.CopyRefuse, "malformed"},

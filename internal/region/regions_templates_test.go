@@ -3,6 +3,7 @@ package region
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -492,6 +493,44 @@ func TestWaitingEnds(t *testing.T) {
 	m.apply("eu")
 	m.eventually("its policy names this region no more", func() bool { return m.waiting("us") == 0 })
 	m.settle("nothing is shared")
+}
+
+// M26, M31: a state whose parts arrive after it was forgotten, as by a restore of its owner, is not written.
+func TestArrivesTooLate(t *testing.T) {
+	t.Parallel()
+	us := newMesh(t, "eu", "us").regions["us"].store
+	claim, err := us.ClaimStream(t.Context(), "eu", "run-1")
+	require.NoError(t, err)
+	for i, late := range []bool{true, false} {
+		base := fmt.Appendf(nil, `{"v":%d}`, i)
+		hash := compose.ContentOf(base).Hash
+		spec, err := json.Marshal(fleet.TemplateSpec{Base: fleet.Content{Kind: fleet.ContentJSON, Hash: hash, Size: int64(len(base))}})
+		require.NoError(t, err)
+		syncing, err := json.Marshal(fleet.Syncing{OwningRegion: "eu", Regions: []string{"eu", "us"}})
+		require.NoError(t, err)
+		key := fleet.TemplateKey("press")
+		change := fleet.CopyChange{
+			Key: fleet.CopyKey{Region: "eu", ObjectKey: key}, Version: fleet.CopyVersion{OwnerEpoch: 1, Number: int64(7 + i)},
+			Object: &fleet.Object{
+				ObjectKey: key, UID: "6f9619ff-8b86-4011-b42d-00c04fc964ff", Project: "one", Generation: int64(1 + i), Spec: spec, Syncing: syncing, CreatedBy: "test",
+			},
+		}
+		set := fleet.CopySet{Claim: claim, Changes: []fleet.CopyChange{change}}
+		done, err := us.ApplyCopies(t.Context(), set)
+		require.NoError(t, err)
+		require.Equal(t, fleet.CopiesApplied{Waiting: 1}, done)
+		_, err = us.PutBody(t.Context(), fleet.DefaultProject, base)
+		require.NoError(t, err)
+		want := fleet.CopiesApplied{Written: 1}
+		if late {
+			require.NoError(t, us.DropCopy(t.Context(), "eu", change))
+			want = fleet.CopiesApplied{Kept: 1}
+		}
+		set.Arrived = true
+		done, err = us.ApplyCopies(t.Context(), set)
+		require.NoError(t, err)
+		require.Equal(t, want, done)
+	}
 }
 
 // M31: what a state that waits is composed of is not collected.

@@ -369,6 +369,35 @@ func TestRegionsShare(t *testing.T) {
 	require.Greater(t, applied, int64(30), "something was shared")
 }
 
+// M4, M5: what a region declared in the project of which it had the only copy follows its own project of that name, once it has one.
+func TestOwnAfterACopy(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t, "eu", "us")
+	ctx, cancel := context.WithCancel(t.Context())
+	wait := m.follow(ctx)
+	defer func() { cancel(); wait() }()
+	m.share("eu", "line", "eu", "us")
+	m.settle("the project is shared")
+	us, pool := m.regions["us"].store, fleet.ObjectKey{Kind: fleet.KindPool, Name: "small"}
+	w := postgres.Write{Request: postgres.Request{Actor: "test", Project: "line"}, Key: pool}
+	_, err := us.Declare(t.Context(), w, fleet.PoolSpec{})
+	require.NoError(t, err)
+	m.settle("its pool is where eu's policy says")
+	has := func() []string {
+		o, err := us.GetObject(t.Context(), pool)
+		require.NoError(t, err)
+		return o.SyncingNow().Regions
+	}
+	require.Equal(t, []string{"eu", "us"}, has())
+	w.Key, w.Region = fleet.ProjectKey("line"), "us"
+	_, err = us.Declare(t.Context(), w, fleet.ProjectSpec{})
+	require.NoError(t, err)
+	m.apply("us")
+	require.Equal(t, []string{"us"}, has())
+	m.settle("us's own project has no policy")
+	require.Empty(t, m.held("eu"))
+}
+
 // M31, X23: a turn that was replaced writes nothing.
 func TestStreamClaims(t *testing.T) {
 	t.Parallel()
