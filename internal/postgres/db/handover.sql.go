@@ -158,7 +158,7 @@ func (q *Queries) HandOverAsked(ctx context.Context, subject string) (HandOverAs
 
 const holdersGone = `-- name: HoldersGone :many
 SELECT m.kind, m.name, m.region, m.owner FROM (SELECT unnest($1::text[]) AS kind, unnest($2::text[]) AS name) k
-JOIN LATERAL (SELECT x.region, x.kind, x.scope, x.name, x.owner, x.owner_epoch, x.number, x.reason, x.at FROM copy_markers x WHERE x.kind = k.kind AND x.scope = '' AND x.name = k.name OFFSET 0) m ON true
+JOIN LATERAL (SELECT x.region, x.kind, x.scope, x.name, x.owner, x.owner_epoch, x.number, x.reason, x.at FROM copy_markers x WHERE x.kind = k.kind AND x.scope = '' AND x.name = k.name AND x.reason <> 'moved' OFFSET 0) m ON true
 `
 
 type HoldersGoneParams struct {
