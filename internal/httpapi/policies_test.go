@@ -145,3 +145,26 @@ func TestApplyUnderAPolicy(t *testing.T) {
 		require.Equal(t, row.field, into[api.Plan](t, a).Objects[0].Problem.Field, string(a.body))
 	}
 }
+
+// M27, M39: a plan refuses to change, and to prune, what another region owns by now.
+func TestPlanElsewhere(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	object := map[string]any{"kind": "Project", "name": "red", "spec": map[string]any{"multiRegionPolicy": policyOf("test", "us")}}
+	request := map[string]any{"applySet": "shop", "objects": []any{object}}
+	a := r.call(r.admin, http.MethodPost, "/api/v1/apply", request)
+	require.Equal(t, http.StatusOK, a.status, string(a.body))
+	_, err := r.store.Pool.Exec(t.Context(), `UPDATE objects SET syncing = jsonb_set(syncing, '{owningRegion}', '"us"') WHERE kind = 'project' AND name = 'red'`)
+	require.NoError(t, err)
+	refused := func(request map[string]any) {
+		t.Helper()
+		plan := into[api.Plan](t, r.call(r.admin, http.MethodPost, "/api/v1/plan", request))
+		require.False(t, plan.Valid)
+		require.Equal(t, []any{http.StatusMisdirectedRequest, "us"}, []any{plan.Objects[0].Problem.Status, plan.Objects[0].Problem.Owner})
+		require.Equal(t, http.StatusMisdirectedRequest, r.call(r.admin, http.MethodPost, "/api/v1/apply", request).status)
+	}
+	refused(request)
+	refused(map[string]any{"applySet": "shop", "prune": true, "objects": []any{}})
+	hidden := r.call(r.token("operator", "blue"), http.MethodPost, "/api/v1/plan", map[string]any{"objects": []any{object}})
+	require.NotContains(t, string(hidden.body), `"owner"`)
+}

@@ -76,7 +76,10 @@ func (p *planner) stand(o *planned) error {
 			}
 		}
 	}
-	return decide.PlanAllowed(o.before, o.wanted(), p.caller.Sees)
+	if err := decide.PlanAllowed(o.before, o.wanted(), p.caller.Sees); err != nil || o.now == nil {
+		return err
+	}
+	return o.now.CheckOwner(p.s.Region)
 }
 
 // settle compares what would be written with what stands.
@@ -316,6 +319,7 @@ func (p *planner) prune(ctx context.Context) error {
 			continue
 		}
 		d.refuse(p.caller.May(p.s.Kinds[o.Kind].Writers))
+		d.refuse(o.CheckOwner(p.s.Region))
 		gone[o.Kind] = append(gone[o.Kind], d)
 	}
 	for _, kind := range slices.Backward(p.s.Declared) {

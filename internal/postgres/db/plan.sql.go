@@ -222,7 +222,7 @@ func (q *Queries) LastTemplateGenerations(ctx context.Context, names []string) (
 }
 
 const objectsOfApplySet = `-- name: ObjectsOfApplySet :many
-SELECT o.kind, o.scope, o.name, o.project, o.labels, o.generation, o.resource_version,
+SELECT o.kind, o.scope, o.name, o.project, o.labels, o.generation, o.resource_version, o.syncing,
        ARRAY(SELECT r.name FROM object_references r
              WHERE r.to_kind = o.kind AND r.to_scope = o.scope AND r.to_name = o.name AND r.kind = o.kind AND r.scope = o.scope)::text[] AS referrers
 FROM objects o
@@ -238,6 +238,7 @@ type ObjectsOfApplySetRow struct {
 	Labels          json.RawMessage
 	Generation      int64
 	ResourceVersion int64
+	Syncing         json.RawMessage
 	Referrers       []string
 }
 
@@ -259,6 +260,7 @@ func (q *Queries) ObjectsOfApplySet(ctx context.Context, applySet string) ([]Obj
 			&i.Labels,
 			&i.Generation,
 			&i.ResourceVersion,
+			&i.Syncing,
 			&i.Referrers,
 		); err != nil {
 			return nil, err
@@ -330,7 +332,7 @@ func (q *Queries) SitesOfNodes(ctx context.Context, names []string) ([]SitesOfNo
 }
 
 const standingObjects = `-- name: StandingObjects :many
-SELECT o.kind, o.scope, o.name, o.uid, o.project, o.labels, o.generation, o.resource_version, o.spec, o.deleting_since,
+SELECT o.kind, o.scope, o.name, o.uid, o.project, o.labels, o.generation, o.resource_version, o.spec, o.syncing, o.deleting_since,
        coalesce(d.revision, 0)::bigint AS revision, coalesce(d.action, '')::text AS action, coalesce(d.generation, 0)::bigint AS revision_generation,
        d.body_hash, d.run_hash, coalesce(d.enabled, false)::boolean AS enabled, coalesce(d.durability, '')::text AS durability
 FROM (SELECT unnest($1::text[]) AS kind, unnest($2::text[]) AS scope, unnest($3::text[]) AS name) k
@@ -356,6 +358,7 @@ type StandingObjectsRow struct {
 	Generation         int64
 	ResourceVersion    int64
 	Spec               json.RawMessage
+	Syncing            json.RawMessage
 	DeletingSince      *time.Time
 	Revision           int64
 	Action             string
@@ -386,6 +389,7 @@ func (q *Queries) StandingObjects(ctx context.Context, arg StandingObjectsParams
 			&i.Generation,
 			&i.ResourceVersion,
 			&i.Spec,
+			&i.Syncing,
 			&i.DeletingSince,
 			&i.Revision,
 			&i.Action,

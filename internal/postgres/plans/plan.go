@@ -69,7 +69,7 @@ func standingOf(r db.StandingObjectsRow) Standing {
 	return Standing{
 		Object: postgres.ObjectOf(db.Object{
 			Kind: r.Kind, Scope: r.Scope, Name: r.Name, Uid: r.Uid, Project: r.Project, Labels: r.Labels, Generation: r.Generation,
-			ResourceVersion: r.ResourceVersion, Spec: r.Spec, DeletingSince: r.DeletingSince,
+			ResourceVersion: r.ResourceVersion, Spec: r.Spec, Syncing: r.Syncing, DeletingSince: r.DeletingSince,
 		}),
 		Released: fleet.Revision{
 			Version: fleet.Version{Revision: r.Revision}, Action: fleet.Action(r.Action),
@@ -161,7 +161,7 @@ func (s *Store) ApplySet(ctx context.Context, name string) ([]fleet.Object, erro
 		r := rows[at]
 		out[i] = postgres.ObjectOf(db.Object{
 			Kind: r.Kind, Scope: r.Scope, Name: r.Name, Project: r.Project, Labels: r.Labels,
-			Generation: r.Generation, ResourceVersion: r.ResourceVersion,
+			Generation: r.Generation, ResourceVersion: r.ResourceVersion, Syncing: r.Syncing,
 		})
 	}
 	return out, postgres.Failed("read an apply set", err)
