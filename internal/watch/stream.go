@@ -97,12 +97,15 @@ func (s *Stream) resume(ctx context.Context, after string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	undone, err := s.Source.UndoneFrom(ctx, after)
+	if err != nil {
+		return false, err
+	}
+	if reason == "" && undone > 0 { // the watcher may have what was undone without having come so far: by a comparison
+		reason = reasonUndone
+	}
 	if reason != "" {
-		last, err := s.Source.UndoneFrom(ctx, after)
-		if err != nil {
-			return false, err
-		}
-		return false, s.Send([]api.WatchLine{{Type: api.WatchHardReset, Reason: reason, Number: last}})
+		return false, s.Send([]api.WatchLine{{Type: api.WatchHardReset, Reason: reason, Number: undone}})
 	}
 	s.at, s.era = t.at, t.era
 	return true, nil
