@@ -26,6 +26,10 @@ func (k StoredKind) unused(ctx context.Context, q *db.Queries, o *fleet.Object) 
 	switch {
 	case o.Region != "" && o.Kind.Declared().Holder:
 		return unusedCopy(ctx, q, o)
+	case o.Kind.Declared().Holder:
+		if err := unusedElsewhere(ctx, q, o); err != nil {
+			return err
+		}
 	case o.Kind == fleet.KindTemplate:
 		key.Name = string(fleet.TemplateNameOf(*o))
 	}

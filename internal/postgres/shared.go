@@ -375,8 +375,28 @@ func unusedCopy(ctx context.Context, q *db.Queries, o *fleet.Object) error {
 	uses, err := q.UsesOfCopiedHolder(ctx, db.UsesOfCopiedHolderParams{
 		OfKind: string(o.Kind), OfName: o.Name, OfRegion: string(o.Region), Project: string(o.Project),
 	})
-	if err != nil || len(uses) == 0 {
+	if err != nil {
 		return Failed("look for uses", err)
+	}
+	return unused(o, uses)
+}
+
+// unusedElsewhere refuses to delete a holder of this region while something known that other regions created belongs to it.
+func unusedElsewhere(ctx context.Context, q *db.Queries, o *fleet.Object) error {
+	rows, err := q.UsesElsewhere(ctx, db.UsesElsewhereParams{OfKind: string(o.Kind), OfName: o.Name, Project: string(o.Project)})
+	if err != nil {
+		return Failed("look for uses", err)
+	}
+	uses := make([]db.UsesOfCopiedHolderRow, len(rows))
+	for i, r := range rows {
+		uses[i] = db.UsesOfCopiedHolderRow(r)
+	}
+	return unused(o, uses)
+}
+
+func unused(o *fleet.Object, uses []db.UsesOfCopiedHolderRow) error {
+	if len(uses) == 0 {
+		return nil
 	}
 	counts := make([]string, len(uses))
 	for i, u := range uses {

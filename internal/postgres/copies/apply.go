@@ -361,11 +361,22 @@ type event struct {
 }
 
 // ended writes the local events of copies that go, which peers do not receive.
+// went is a state that ends, with the version and the owner by which it does: of what others had from this region, that one tells them.
+func (a *applying) went(c fleet.CopyChange) fleet.Object {
+	o := a.copies[c.Key]
+	o.Version = c.Version
+	syncing := o.SyncingNow()
+	syncing.OwningRegion = string(a.peer)
+	if b, err := json.Marshal(syncing); err == nil {
+		o.Syncing = b
+	}
+	return o
+}
+
 func (a *applying) ended(ctx context.Context, gone []fleet.CopyChange) error {
 	rows := make([]event, len(gone))
 	for i, c := range gone {
-		o := a.copies[c.Key]
-		o.Version = c.Version // by which it went
+		o := a.went(c)
 		rows[i] = event{
 			Type: "deleted", Kind: o.Kind, Project: o.Project, Scope: o.Scope, Name: o.Name, UID: o.UID, Generation: o.Generation,
 			Before: postgres.Declared(&o), Region: c.Key.Region,

@@ -191,7 +191,8 @@ func (a *applying) endOwn(ctx context.Context, changes []fleet.CopyChange) error
 		if !a.own(c) {
 			continue
 		}
-		if was, is := a.copies[c.Key]; is {
+		if _, is := a.copies[c.Key]; is {
+			was := a.went(c)
 			if err := postgres.Remove(ctx, a.q, a.actor(), &was); err != nil {
 				return err
 			}

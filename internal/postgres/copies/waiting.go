@@ -82,7 +82,6 @@ func (a *applying) keepGeneration(ctx context.Context, c fleet.CopyChange) error
 }
 
 func (a *applying) wait(ctx context.Context, c fleet.CopyChange) error {
-	c.Seen = nil // by then, more may be here
 	change, err := json.Marshal(c)
 	if err != nil {
 		return postgres.Failed("have a copy wait", err)

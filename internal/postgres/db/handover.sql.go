@@ -498,6 +498,47 @@ func (q *Queries) TxPlace(ctx context.Context) (TxPlaceRow, error) {
 	return i, err
 }
 
+const usesElsewhere = `-- name: UsesElsewhere :many
+SELECT c.kind, count(*) AS uses FROM copies c
+WHERE NOT EXISTS (SELECT FROM copies h WHERE h.kind = $1::text AND h.scope = '' AND h.name = $2::text) AND CASE $1::text
+    WHEN 'project' THEN c.project = $2::text
+    WHEN 'service' THEN c.project = $3 AND c.service = $2::text
+    ELSE c.kind = 'project' AND c.spec ->> 'organization' = $2::text END
+GROUP BY c.kind ORDER BY c.kind
+`
+
+type UsesElsewhereParams struct {
+	OfKind  string
+	OfName  string
+	Project string
+}
+
+type UsesElsewhereRow struct {
+	Kind string
+	Uses int64
+}
+
+// What other regions created under a holder of this region, by kind: it belongs to that if no copy of a holder has its name.
+func (q *Queries) UsesElsewhere(ctx context.Context, arg UsesElsewhereParams) ([]UsesElsewhereRow, error) {
+	rows, err := q.db.Query(ctx, usesElsewhere, arg.OfKind, arg.OfName, arg.Project)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []UsesElsewhereRow
+	for rows.Next() {
+		var i UsesElsewhereRow
+		if err := rows.Scan(&i.Kind, &i.Uses); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const usesOfCopiedHolder = `-- name: UsesOfCopiedHolder :many
 WITH alone AS (SELECT (SELECT count(*) FROM objects h WHERE h.kind = $1::text AND h.scope = '' AND h.name = $2::text)
     + (SELECT count(*) FROM copies h WHERE h.kind = $1::text AND h.scope = '' AND h.name = $2::text) = 1 AS is)

@@ -109,6 +109,15 @@ SELECT 'token', count(*) FROM api_tokens t, alone
 WHERE @of_kind::text = 'project' AND t.project = @of_name::text AND alone.is AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > now())
 HAVING count(*) > 0;
 
+-- What other regions created under a holder of this region, by kind: it belongs to that if no copy of a holder has its name.
+-- name: UsesElsewhere :many
+SELECT c.kind, count(*) AS uses FROM copies c
+WHERE NOT EXISTS (SELECT FROM copies h WHERE h.kind = @of_kind::text AND h.scope = '' AND h.name = @of_name::text) AND CASE @of_kind::text
+    WHEN 'project' THEN c.project = @of_name::text
+    WHEN 'service' THEN c.project = @project AND c.service = @of_name::text
+    ELSE c.kind = 'project' AND c.spec ->> 'organization' = @of_name::text END
+GROUP BY c.kind ORDER BY c.kind;
+
 -- name: NoteWaiting :exec
 UPDATE operations SET reason = @reason, message = @message
 WHERE subject = @subject AND kind = @kind AND state = 'running' AND (reason, message) <> (@reason, @message);
