@@ -495,42 +495,53 @@ func TestWaitingEnds(t *testing.T) {
 	m.settle("nothing is shared")
 }
 
-// M26, M31: a state whose parts arrive after it was forgotten, as by a restore of its owner, is not written.
-func TestArrivesTooLate(t *testing.T) {
+// sharedTemplate is a template of eu as it sends it, and its base.
+func sharedTemplate(t *testing.T, number int64) (fleet.CopyChange, []byte) {
+	t.Helper()
+	base := fmt.Appendf(nil, `{"v":%d}`, number)
+	spec, err := json.Marshal(fleet.TemplateSpec{Base: fleet.Content{Kind: fleet.ContentJSON, Hash: compose.ContentOf(base).Hash, Size: int64(len(base))}})
+	require.NoError(t, err)
+	syncing, err := json.Marshal(fleet.Syncing{OwningRegion: "eu", Regions: []string{"eu", "us"}})
+	require.NoError(t, err)
+	key := fleet.TemplateKey("press")
+	return fleet.CopyChange{
+		Key: fleet.CopyKey{Region: "eu", ObjectKey: key}, Version: fleet.CopyVersion{OwnerEpoch: 1, Number: number},
+		Object: &fleet.Object{
+			ObjectKey: key, UID: "6f9619ff-8b86-4011-b42d-00c04fc964ff", Project: "one", Generation: number, Spec: spec, Syncing: syncing, CreatedBy: "test",
+		},
+	}, base
+}
+
+// M26, M31: a state whose parts arrive counts only if it still waits, as it does not after a restore of its owner. The owner's answer
+// about the state that is here counts also when its parts had to arrive first.
+func TestArrives(t *testing.T) {
 	t.Parallel()
 	us := newMesh(t, "eu", "us").regions["us"].store
 	claim, err := us.ClaimStream(t.Context(), "eu", "run-1")
 	require.NoError(t, err)
-	for i, late := range []bool{true, false} {
-		base := fmt.Appendf(nil, `{"v":%d}`, i)
-		hash := compose.ContentOf(base).Hash
-		spec, err := json.Marshal(fleet.TemplateSpec{Base: fleet.Content{Kind: fleet.ContentJSON, Hash: hash, Size: int64(len(base))}})
+	apply := func(c fleet.CopyChange, arrived bool) fleet.CopiesApplied {
+		done, err := us.ApplyCopies(t.Context(), fleet.CopySet{Claim: claim, Changes: []fleet.CopyChange{c}, Arrived: arrived})
 		require.NoError(t, err)
-		syncing, err := json.Marshal(fleet.Syncing{OwningRegion: "eu", Regions: []string{"eu", "us"}})
-		require.NoError(t, err)
-		key := fleet.TemplateKey("press")
-		change := fleet.CopyChange{
-			Key: fleet.CopyKey{Region: "eu", ObjectKey: key}, Version: fleet.CopyVersion{OwnerEpoch: 1, Number: int64(7 + i)},
-			Object: &fleet.Object{
-				ObjectKey: key, UID: "6f9619ff-8b86-4011-b42d-00c04fc964ff", Project: "one", Generation: int64(1 + i), Spec: spec, Syncing: syncing, CreatedBy: "test",
-			},
-		}
-		set := fleet.CopySet{Claim: claim, Changes: []fleet.CopyChange{change}}
-		done, err := us.ApplyCopies(t.Context(), set)
-		require.NoError(t, err)
-		require.Equal(t, fleet.CopiesApplied{Waiting: 1}, done)
-		_, err = us.PutBody(t.Context(), fleet.DefaultProject, base)
-		require.NoError(t, err)
-		want := fleet.CopiesApplied{Written: 1}
-		if late {
-			require.NoError(t, us.DropCopy(t.Context(), "eu", change))
-			want = fleet.CopiesApplied{Kept: 1}
-		}
-		set.Arrived = true
-		done, err = us.ApplyCopies(t.Context(), set)
-		require.NoError(t, err)
-		require.Equal(t, want, done)
+		return done
 	}
+	wait := func(number int64, seen *fleet.CopyVersion) fleet.CopyChange {
+		c, base := sharedTemplate(t, number)
+		c.Seen = seen
+		require.Equal(t, fleet.CopiesApplied{Waiting: 1}, apply(c, false))
+		_, err := us.PutBody(t.Context(), fleet.DefaultProject, base)
+		require.NoError(t, err)
+		due, err := us.DueCopies(t.Context(), "eu", 1)
+		require.NoError(t, err)
+		return due[0]
+	}
+	late := wait(7, nil)
+	require.NoError(t, us.DropCopy(t.Context(), "eu", late))
+	require.Equal(t, fleet.CopiesApplied{Kept: 1}, apply(late, true))
+	require.Equal(t, fleet.CopiesApplied{Written: 1}, apply(wait(8, nil), true))
+	require.Equal(t, fleet.CopiesApplied{Written: 1}, apply(wait(6, &fleet.CopyVersion{OwnerEpoch: 1, Number: 8}), true), "its restored owner has an older one")
+	answered, _ := sharedTemplate(t, 5)
+	answered.Seen = &fleet.CopyVersion{OwnerEpoch: 1, Number: 8}
+	require.Equal(t, fleet.CopiesApplied{Kept: 1}, apply(answered, false), "something else is here by now")
 }
 
 // M31: what a state that waits is composed of is not collected.

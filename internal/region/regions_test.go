@@ -398,6 +398,30 @@ func TestOwnAfterACopy(t *testing.T) {
 	require.Empty(t, m.held("eu"))
 }
 
+// M29, M41: a project is not deleted while another region has something in it, as far as that is known.
+func TestDeleteWithOthersObjects(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t, "eu", "us")
+	ctx, cancel := context.WithCancel(t.Context())
+	wait := m.follow(ctx)
+	defer func() { cancel(); wait() }()
+	m.share("eu", "line", "eu", "us")
+	m.settle("the project is shared")
+	pool := fleet.ObjectKey{Kind: fleet.KindPool, Name: "small"}
+	w := postgres.Write{Request: postgres.Request{Actor: "test", Project: "line"}, Key: pool}
+	_, err := m.regions["us"].store.Declare(t.Context(), w, fleet.PoolSpec{})
+	require.NoError(t, err)
+	m.settle("eu has us's pool")
+	w.Key = fleet.ProjectKey("line")
+	_, err = m.regions["eu"].store.DeleteDeclared(t.Context(), w)
+	require.Equal(t, fleet.IllegalState, fleet.KindOf(err))
+	require.ErrorContains(t, err, "still has 1 pools")
+	m.remove("us", pool)
+	m.settle("the pool is gone")
+	_, err = m.regions["eu"].store.DeleteDeclared(t.Context(), w)
+	require.NoError(t, err)
+}
+
 // M31, X23: a turn that was replaced writes nothing.
 func TestStreamClaims(t *testing.T) {
 	t.Parallel()
