@@ -2,6 +2,8 @@ package postgres
 
 import (
 	"context"
+	"fmt"
+	"strings"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
@@ -37,6 +39,41 @@ func (k StoredKind) unused(ctx context.Context, q *db.Queries, o *fleet.Object) 
 		return err
 	}
 	return k.Unused(ctx, q, key)
+}
+
+// unusedCopy refuses to delete a holder that another region created while something known belongs to it.
+func unusedCopy(ctx context.Context, q *db.Queries, o *fleet.Object) error {
+	uses, err := q.UsesOfCopiedHolder(ctx, db.UsesOfCopiedHolderParams{
+		OfKind: string(o.Kind), OfName: o.Name, OfRegion: string(o.Region), Project: string(o.Project),
+	})
+	if err != nil {
+		return Failed("look for uses", err)
+	}
+	return unused(o, uses)
+}
+
+// unusedElsewhere refuses to delete a holder of this region while something known that other regions created belongs to it.
+func unusedElsewhere(ctx context.Context, q *db.Queries, o *fleet.Object) error {
+	rows, err := q.UsesElsewhere(ctx, db.UsesElsewhereParams{OfKind: string(o.Kind), OfName: o.Name, Project: string(o.Project)})
+	if err != nil {
+		return Failed("look for uses", err)
+	}
+	uses := make([]db.UsesOfCopiedHolderRow, len(rows))
+	for i, r := range rows {
+		uses[i] = db.UsesOfCopiedHolderRow(r)
+	}
+	return unused(o, uses)
+}
+
+func unused(o *fleet.Object, uses []db.UsesOfCopiedHolderRow) error {
+	if len(uses) == 0 {
+		return nil
+	}
+	counts := make([]string, len(uses))
+	for i, u := range uses {
+		counts[i] = fmt.Sprintf("%d %ss", u.Uses, u.Kind)
+	}
+	return fleet.Errorf(fleet.IllegalState, "%s still has %s", o, strings.Join(counts, ", ")).WithHint("delete them first")
 }
 
 // Parts are what the areas of the store add to the mechanisms of this package.

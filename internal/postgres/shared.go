@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/decide"
@@ -368,41 +367,6 @@ func (s *Store) removeShared(ctx context.Context, q *db.Queries, actor string, o
 		Region: birth, Kind: string(o.Kind), Scope: o.Scope, Name: o.Name, Owner: s.Region, OwnerEpoch: o.Version.OwnerEpoch, Number: seq,
 		Reason: string(fleet.CopyDeleted),
 	}))
-}
-
-// unusedCopy refuses to delete a holder that another region created while something known belongs to it.
-func unusedCopy(ctx context.Context, q *db.Queries, o *fleet.Object) error {
-	uses, err := q.UsesOfCopiedHolder(ctx, db.UsesOfCopiedHolderParams{
-		OfKind: string(o.Kind), OfName: o.Name, OfRegion: string(o.Region), Project: string(o.Project),
-	})
-	if err != nil {
-		return Failed("look for uses", err)
-	}
-	return unused(o, uses)
-}
-
-// unusedElsewhere refuses to delete a holder of this region while something known that other regions created belongs to it.
-func unusedElsewhere(ctx context.Context, q *db.Queries, o *fleet.Object) error {
-	rows, err := q.UsesElsewhere(ctx, db.UsesElsewhereParams{OfKind: string(o.Kind), OfName: o.Name, Project: string(o.Project)})
-	if err != nil {
-		return Failed("look for uses", err)
-	}
-	uses := make([]db.UsesOfCopiedHolderRow, len(rows))
-	for i, r := range rows {
-		uses[i] = db.UsesOfCopiedHolderRow(r)
-	}
-	return unused(o, uses)
-}
-
-func unused(o *fleet.Object, uses []db.UsesOfCopiedHolderRow) error {
-	if len(uses) == 0 {
-		return nil
-	}
-	counts := make([]string, len(uses))
-	for i, u := range uses {
-		counts[i] = fmt.Sprintf("%d %ss", u.Uses, u.Kind)
-	}
-	return fleet.Errorf(fleet.IllegalState, "%s still has %s", o, strings.Join(counts, ", ")).WithHint("delete them first")
 }
 
 // sameOrganization refuses to move a project to another organization.
