@@ -60,7 +60,7 @@ func (c copyCase) older() bool {
 	return c.held.Known && !c.change.Version.Newer(c.held.Version)
 }
 
-// claims: the peer says that it owns an object that this region created. Who ends one says so too; whether it may is for a policy to prove.
+// claims: the peer says that it owns an object that this region created, or ends it. The policy has to prove that: see UnprovenOwner.
 func (c copyCase) claims() bool {
 	if c.change.Object != nil {
 		return c.share.OwningRegion == string(c.peer)
