@@ -80,6 +80,27 @@ func TestHandOverIsCancelled(t *testing.T) {
 		require.Equal(t, "us 2", h.owner("eu", "eu", lineKey))
 		h.turn("the operation ends", func() bool { return h.operation("eu", op.ID).State == fleet.OperationSucceeded }, "eu")
 	})
+
+	t.Run("after the claim and a deletion", func(t *testing.T) {
+		t.Parallel()
+		h := newHanding(t, "eu", "us")
+		h.share("eu", line, "eu", "us")
+		h.agree("the project is shared")
+		op, err := h.request("eu", "us", false)
+		require.NoError(t, err)
+		h.turn("us claims", func() bool {
+			h.cutOnce("eu", "us", h.fenced("us"))
+			return h.owner("us", "eu", lineKey) == "us 2"
+		}, "us")
+		h.setCut([2]fleet.RegionName{"eu", "us"}, true)
+		_, err = h.regions["us"].store.DeleteDeclared(t.Context(), h.write(lineKey))
+		require.NoError(t, err)
+		h.cancel("eu", op.ID)
+		h.setCut([2]fleet.RegionName{"eu", "us"}, false)
+		h.agree("it is gone in both")
+		require.Equal(t, "not_found", h.owner("eu", "eu", lineKey))
+		require.Zero(t, h.lost("eu")+h.lost("us"))
+	})
 }
 
 // M34, M39: a region that is to own a project, and has not claimed it, does not take a write of it for a new project of that name.

@@ -157,7 +157,7 @@ func (q *Queries) HandOverAsked(ctx context.Context, subject string) (HandOverAs
 }
 
 const holdersGone = `-- name: HoldersGone :many
-SELECT m.kind, m.name, m.region, m.owner FROM (SELECT unnest($1::text[]) AS kind, unnest($2::text[]) AS name) k
+SELECT m.kind, m.name, m.region, m.owner, m.owner_epoch FROM (SELECT unnest($1::text[]) AS kind, unnest($2::text[]) AS name) k
 JOIN LATERAL (SELECT x.region, x.kind, x.scope, x.name, x.owner, x.owner_epoch, x.number, x.reason, x.at FROM copy_markers x WHERE x.kind = k.kind AND x.scope = '' AND x.name = k.name AND x.reason <> 'moved' OFFSET 0) m ON true
 `
 
@@ -167,10 +167,11 @@ type HoldersGoneParams struct {
 }
 
 type HoldersGoneRow struct {
-	Kind   string
-	Name   string
-	Region string
-	Owner  string
+	Kind       string
+	Name       string
+	Region     string
+	Owner      string
+	OwnerEpoch int64
 }
 
 // Who owned holders when they went from this region.
@@ -188,6 +189,7 @@ func (q *Queries) HoldersGone(ctx context.Context, arg HoldersGoneParams) ([]Hol
 			&i.Name,
 			&i.Region,
 			&i.Owner,
+			&i.OwnerEpoch,
 		); err != nil {
 			return nil, err
 		}

@@ -184,6 +184,15 @@ func (s *Store) Renounce(ctx context.Context, peer fleet.RegionName, r fleet.Ren
 				return fleet.Errorf(fleet.Denied, "region %s does not own %s; region %s does", peer, r.Holder(), owner)
 			}
 		}
+		gone, err := q.HoldersGone(ctx, db.HoldersGoneParams{Kinds: []string{string(r.Kind)}, Names: []string{r.Name}})
+		if err != nil {
+			return postgres.Failed("look whether it was claimed", err)
+		}
+		for _, g := range gone {
+			if g.Region == string(r.Region) && g.Owner == s.Region && g.OwnerEpoch >= r.Epoch {
+				return fleet.Errorf(fleet.IllegalState, "region %s has claimed %s in epoch %d, and deleted it", s.Region, r.Holder(), g.OwnerEpoch)
+			}
+		}
 		p := db.RenounceParams{Region: string(r.Region), Kind: string(r.Kind), Name: r.Name, Epoch: r.Epoch}
 		return postgres.Failed("renounce", q.Renounce(ctx, p))
 	})

@@ -11,7 +11,7 @@ JOIN copies c ON c.kind = k.kind AND c.scope = '' AND c.name = k.name;
 
 -- Who owned holders when they went from this region.
 -- name: HoldersGone :many
-SELECT m.kind, m.name, m.region, m.owner FROM (SELECT unnest(@kinds::text[]) AS kind, unnest(@names::text[]) AS name) k
+SELECT m.kind, m.name, m.region, m.owner, m.owner_epoch FROM (SELECT unnest(@kinds::text[]) AS kind, unnest(@names::text[]) AS name) k
 JOIN LATERAL (SELECT x.* FROM copy_markers x WHERE x.kind = k.kind AND x.scope = '' AND x.name = k.name AND x.reason <> 'moved' OFFSET 0) m ON true;
 
 -- Objects that this region created, as their owner, this region or another one, has them.
