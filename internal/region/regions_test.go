@@ -369,15 +369,22 @@ func TestRegionsShare(t *testing.T) {
 	require.Greater(t, applied, int64(30), "something was shared")
 }
 
-// M4, M5: what a region declared in the project of which it had the only copy follows its own project of that name, once it has one.
-func TestOwnAfterACopy(t *testing.T) {
-	t.Parallel()
+// sharedLine is two regions that follow each other and share a project of eu.
+func sharedLine(t *testing.T) *mesh {
+	t.Helper()
 	m := newMesh(t, "eu", "us")
 	ctx, cancel := context.WithCancel(t.Context())
 	wait := m.follow(ctx)
-	defer func() { cancel(); wait() }()
+	t.Cleanup(func() { cancel(); wait() })
 	m.share("eu", "line", "eu", "us")
 	m.settle("the project is shared")
+	return m
+}
+
+// M4, M5: what a region declared in the project of which it had the only copy follows its own project of that name, once it has one.
+func TestOwnAfterACopy(t *testing.T) {
+	t.Parallel()
+	m := sharedLine(t)
 	us, pool := m.regions["us"].store, fleet.ObjectKey{Kind: fleet.KindPool, Name: "small"}
 	w := postgres.Write{Request: postgres.Request{Actor: "test", Project: "line"}, Key: pool}
 	_, err := us.Declare(t.Context(), w, fleet.PoolSpec{})
@@ -401,12 +408,7 @@ func TestOwnAfterACopy(t *testing.T) {
 // M29, M41: a project is not deleted while another region has something in it, as far as that is known.
 func TestDeleteWithOthersObjects(t *testing.T) {
 	t.Parallel()
-	m := newMesh(t, "eu", "us")
-	ctx, cancel := context.WithCancel(t.Context())
-	wait := m.follow(ctx)
-	defer func() { cancel(); wait() }()
-	m.share("eu", "line", "eu", "us")
-	m.settle("the project is shared")
+	m := sharedLine(t)
 	pool := fleet.ObjectKey{Kind: fleet.KindPool, Name: "small"}
 	w := postgres.Write{Request: postgres.Request{Actor: "test", Project: "line"}, Key: pool}
 	_, err := m.regions["us"].store.Declare(t.Context(), w, fleet.PoolSpec{})

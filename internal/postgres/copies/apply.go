@@ -362,21 +362,23 @@ type event struct {
 
 // ended writes the local events of copies that go, which peers do not receive.
 // went is a state that ends, with the version and the owner by which it does: of what others had from this region, that one tells them.
-func (a *applying) went(c fleet.CopyChange) fleet.Object {
+func (a *applying) went(c fleet.CopyChange) (fleet.Object, error) {
 	o := a.copies[c.Key]
 	o.Version = c.Version
 	syncing := o.SyncingNow()
 	syncing.OwningRegion = string(a.peer)
-	if b, err := json.Marshal(syncing); err == nil {
-		o.Syncing = b
-	}
-	return o
+	var err error
+	o.Syncing, err = json.Marshal(syncing)
+	return o, postgres.Failed("write how a copy went", err)
 }
 
 func (a *applying) ended(ctx context.Context, gone []fleet.CopyChange) error {
 	rows := make([]event, len(gone))
 	for i, c := range gone {
-		o := a.went(c)
+		o, err := a.went(c)
+		if err != nil {
+			return err
+		}
 		rows[i] = event{
 			Type: "deleted", Kind: o.Kind, Project: o.Project, Scope: o.Scope, Name: o.Name, UID: o.UID, Generation: o.Generation,
 			Before: postgres.Declared(&o), Region: c.Key.Region,

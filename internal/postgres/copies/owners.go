@@ -192,7 +192,10 @@ func (a *applying) endOwn(ctx context.Context, changes []fleet.CopyChange) error
 			continue
 		}
 		if _, is := a.copies[c.Key]; is {
-			was := a.went(c)
+			was, err := a.went(c)
+			if err != nil {
+				return err
+			}
 			if err := postgres.Remove(ctx, a.q, a.actor(), &was); err != nil {
 				return err
 			}
