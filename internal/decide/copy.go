@@ -73,6 +73,11 @@ func (c copyCase) rival() bool {
 	return c.held.Known && c.held.Owner != c.peer && c.held.Version.OwnerEpoch == c.change.Version.OwnerEpoch && c.held.Version.OwnerEpoch > 1
 }
 
+// overtaken: another region owns the object since the peer may have.
+func (c copyCase) overtaken() bool {
+	return c.held.Known && c.held.Owner != c.peer && !c.rival() && c.change.Version.OwnerEpoch <= c.held.Version.OwnerEpoch
+}
+
 // answered reports whether the owner answered this about the state that is held. Then it counts, whatever the versions
 // say.
 func (c copyCase) answered() bool {
@@ -101,9 +106,8 @@ var copyRules = []struct {
 	{"not_its_owner", func(c copyCase) bool {
 		return c.change.Object != nil && c.share.OwningRegion != string(c.peer)
 	}, CopyRefuse},
-	{"not_its_owner", func(c copyCase) bool {
-		return c.held.Known && c.held.Owner != c.peer && !c.rival() && c.change.Version.OwnerEpoch <= c.held.Version.OwnerEpoch
-	}, CopyRefuse},
+	{"moved", func(c copyCase) bool { return c.overtaken() && c.change.End == fleet.CopyRemoved }, CopyKeep}, // said before it moved
+	{"not_its_owner", copyCase.overtaken, CopyRefuse},
 	{UnprovenOwner, func(c copyCase) bool {
 		return c.newOwner() && c.held.Over != nil && !c.held.Over.Proves(c.self, c.peer)
 	}, CopyRefuse},

@@ -379,6 +379,31 @@ func TestNewOwnerDropsARegion(t *testing.T) {
 	require.Empty(t, h.aside("ap", "us"))
 }
 
+// M23, M29: what moved to a region that never shared it with this one goes, though nothing but a question tells that.
+func TestMovedWithoutThisRegion(t *testing.T) {
+	t.Parallel()
+	h := newHanding(t, "eu", "us", "ap")
+	h.line("eu", "eu", "us", "ap")
+	h.agree("the project is shared")
+	h.cut("ap", "eu", true)
+	h.cut("ap", "us", true)
+	policy := &fleet.MultiRegionPolicy{DefaultControlRegion: "eu", EnabledRegions: []string{"eu", "us"}}
+	_, err := h.regions["eu"].store.Declare(t.Context(), h.write(lineKey), fleet.ProjectSpec{HolderSpec: fleet.HolderSpec{MultiRegionPolicy: policy}})
+	require.NoError(t, err)
+	_, err = h.request("eu", "us", false)
+	require.NoError(t, err)
+	h.turn("us owns all", func() bool {
+		return h.owner("us", "eu", press) == "us 2" && h.owner("eu", "eu", press) == "us 2" && h.owner("eu", "eu", lineKey) == "us 2"
+	}, "eu", "us")
+	h.regions["eu"].exec(t, `DELETE FROM events`) // as a restore, and what us sent since, leave it
+	h.cut("ap", "eu", false)
+	h.cut("ap", "us", false)
+	h.ask("ap", "eu", false)
+	h.turn("the project and its template go", func() bool {
+		return h.owner("ap", "eu", lineKey) == "not_found" && h.owner("ap", "eu", press) == "not_found" && len(h.aside("ap", "eu")) == 0
+	}, "ap")
+}
+
 // M31, M38: whatever a third region hears first, it has in the end what the owners have.
 func TestHandOversAtRandom(t *testing.T) {
 	t.Parallel()

@@ -349,15 +349,23 @@ func listUndone(ctx context.Context, q *db.Queries, peer fleet.RegionName, posit
 	return putLost(ctx, q, peer, all)
 }
 
-// move has another region answer for copies.
+// move has another region answer for copies. It is asked: of what it never shared with this region, its stream says nothing.
 func (a *applying) move(ctx context.Context) error {
 	if len(a.all.moved) == 0 {
 		return nil
 	}
 	c := columnsOf(keysOf(a.all.moved))
 	p := db.MoveCopiesParams{Regions: c.regions, Kinds: c.kinds, Scopes: c.scopes, Names: c.names, Peer: string(a.peer)}
+	asked := map[fleet.RegionName]bool{a.self: true}
 	for _, m := range a.all.moved {
 		p.Owners = append(p.Owners, string(m.MovedTo))
+		if asked[m.MovedTo] || !m.Version.Newer(a.held[m.Key].Version) { // two regions that each name the other are not asked for ever
+			continue
+		}
+		asked[m.MovedTo] = true
+		if err := a.s.wantSync(ctx, a.q, m.MovedTo, false); err != nil {
+			return err
+		}
 	}
 	return postgres.Failed("move copies", a.q.MoveCopies(ctx, p))
 }
