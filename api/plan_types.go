@@ -74,6 +74,8 @@ type PlanKey struct {
 	Kind string `json:"kind"`
 	Site string `json:"site,omitempty"`
 	Name string `json:"name"`
+	// Region is "" for what this region created or is to create.
+	Region string `json:"region,omitempty" doc:"the other region that created the object, which this region owns"`
 }
 
 // PlanObject is what would become of one object. Generation and ResourceVersion are those

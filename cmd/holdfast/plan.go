@@ -117,6 +117,7 @@ func (s *savedPlan) refusals(p api.Plan) []error {
 }
 
 func (s *savedPlan) refusal(k api.PlanKey, p api.Problem) error {
+	k.Region = "" // no file names it
 	return locate(api.ErrorOf(p), target{key: keyOf(k), at: s.at[k]})
 }
 

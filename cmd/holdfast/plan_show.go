@@ -55,6 +55,9 @@ func (p planPicture) object(o api.PlanObject) {
 	}
 	m := planMarks[o.Action]
 	text := keyOf(o.PlanKey).String() + " " + o.Action
+	if o.Region != "" {
+		text += ", created by region " + o.Region
+	}
 	if o.Generation > 0 {
 		text += fmt.Sprintf(", generation %d", o.Generation)
 	}

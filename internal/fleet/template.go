@@ -70,14 +70,19 @@ func PinOf(o Object) TemplatePin {
 	return TemplatePin{Name: c.Template, Generation: c.TemplateGeneration}
 }
 
-// CompositionOf is the name under which a template merges another one now; empty if it does not.
-func CompositionOf(o Object, name TemplateName) TemplatePin {
+// CompositionsOf are the templates that a template merges now, as its spec names them.
+func CompositionsOf(o Object) []TemplatePin {
 	var spec TemplateSpec
 	if json.Unmarshal(o.Spec, &spec) != nil {
-		return TemplatePin{} // the next write replaces it
+		return nil // the next write replaces it
 	}
+	return spec.Compositions
+}
+
+// CompositionOf is the name under which a template merges another one now; empty if it does not.
+func CompositionOf(o Object, name TemplateName) TemplatePin {
 	found := TemplatePin{}
-	for _, p := range spec.Compositions {
+	for _, p := range CompositionsOf(o) {
 		switch {
 		case p.Name == name:
 			return TemplatePin{Name: name}

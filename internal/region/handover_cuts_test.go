@@ -9,7 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
 // cancel asks for the end of a hand-over and does what its entity does then.
@@ -402,6 +404,47 @@ func TestMovedWithoutThisRegion(t *testing.T) {
 	h.turn("the project and its template go", func() bool {
 		return h.owner("ap", "eu", lineKey) == "not_found" && h.owner("ap", "eu", press) == "not_found" && len(h.aside("ap", "eu")) == 0
 	}, "ap")
+}
+
+// M34, M38: a claim by a region that no known policy enables, since a restore undid that policy, waits until an operator enables it again.
+func TestRestoreUndoesEnabling(t *testing.T) {
+	t.Parallel()
+	h := newHanding(t, "eu", "us", "ap")
+	enable := func(regions ...string) {
+		t.Helper()
+		policy := &fleet.MultiRegionPolicy{DefaultControlRegion: "eu", EnabledRegions: regions}
+		_, err := h.regions["eu"].store.Declare(t.Context(), h.write(lineKey), fleet.ProjectSpec{HolderSpec: fleet.HolderSpec{MultiRegionPolicy: policy}})
+		require.NoError(t, err)
+	}
+	enable("eu", "us")
+	h.turn("us has the project", func() bool { return h.owner("us", "eu", lineKey) == "eu 1" }, "eu", "us")
+	eu := h.regions["eu"]
+	eu.exec(t, `CREATE TABLE saved AS SELECT * FROM objects WHERE kind = 'project'`)
+	eu.exec(t, `CREATE TABLE last AS SELECT max(seq) AS seq FROM events`)
+
+	h.cut("us", "eu", true)
+	h.cut("us", "ap", true)
+	enable("eu", "us", "ap")
+	_, err := h.request("eu", "ap", false)
+	require.NoError(t, err)
+	h.turn("ap has the fence", func() bool { return h.fenced("ap") }, "eu")
+	h.cutOnce("eu", "ap", true)
+	h.turn("ap claims", func() bool { return h.owner("ap", "eu", lineKey) == "ap 2" }, "ap")
+	eu.exec(t, `DELETE FROM objects WHERE kind = 'project'`)
+	eu.exec(t, `INSERT INTO objects SELECT * FROM saved`)
+	eu.exec(t, `DELETE FROM events WHERE seq > (SELECT seq FROM last)`)
+	_, err = postgres.RaiseEra(t.Context(), eu.url, "eu")
+	require.NoError(t, err)
+	for _, peer := range []fleet.RegionName{"eu", "us"} {
+		h.cut("ap", peer, false)
+	}
+	h.cut("us", "eu", false)
+	h.turn("both set the claim aside", func() bool { return len(h.aside("eu", "ap")) == 1 && len(h.aside("us", "ap")) == 1 }, "eu", "us", "ap")
+	require.Equal(t, decide.UnprovenOwner, h.aside("eu", "ap")[0].Reason)
+	enable("eu", "us", "ap")
+	h.agree("ap has it")
+	require.Equal(t, "ap 2", h.owner("eu", "eu", lineKey))
+	require.Empty(t, h.aside("us", "ap"))
 }
 
 // M31, M38: whatever a third region hears first, it has in the end what the owners have.

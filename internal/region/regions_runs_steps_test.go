@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/internal/compare"
+	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/internal/postgres/policies"
@@ -254,6 +255,21 @@ func (r *runs) cancelAll() {
 		for _, id := range ids {
 			_, err := r.regions[name].store.CancelOperation(r.t.Context(), fleet.OperationID(id))
 			r.tell("an operator of %s cancels %s: %v", name, id, err)
+		}
+	}
+}
+
+// enableAgain enables all regions for a project whose policy a restore undid, with the enabling of a region that claimed the project since.
+func (r *runs) enableAgain() {
+	r.t.Helper()
+	for _, name := range runNames {
+		rows, err := r.regions[name].raw.Query(r.t.Context(), `SELECT DISTINCT q.name FROM quarantine q JOIN shared s ON s.kind = q.kind AND s.name = q.name AND s.region = q.region
+			WHERE q.kind = 'project' AND q.reason = $1 AND s.owner = $2`, decide.UnprovenOwner, name)
+		require.NoError(r.t, err)
+		projects, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		require.NoError(r.t, err)
+		for _, project := range projects {
+			r.declarePolicy(name, project, runNames)
 		}
 	}
 }

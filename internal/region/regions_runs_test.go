@@ -34,7 +34,7 @@ const (
 	runDelay = 80 * time.Millisecond
 	runAgree = 5 * time.Minute        // of virtual time, until all regions have what they are to have
 	runLook  = 990 * time.Millisecond // not a moment at which turns, beats and polls begin
-	// runOperator is when an operator cancels hand-overs that a restore began again, whose new owners renounced them before it.
+	// runOperator is when an operator ends what a restore began: hand-overs whose new owners renounced them before, and claims by a policy that it undid.
 	runOperator = 2 * time.Minute
 	// runBatch are the histories that share databases, which grow: what was deleted stays in their files.
 	runBatch = 40
@@ -184,6 +184,7 @@ func (r *runs) agreed() {
 	for began, until := time.Now(), time.Now().Add(runAgree); ; {
 		if r.restored && time.Since(began) > runOperator {
 			r.cancelAll()
+			r.enableAgain()
 		}
 		for _, name := range runNames {
 			r.relay(name)

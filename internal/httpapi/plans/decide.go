@@ -25,7 +25,7 @@ func (p *planner) decide(ctx context.Context) error {
 		}
 		some[o.key.Kind] = append(some[o.key.Kind], o)
 	}
-	some[fleet.KindTemplate] = byComposition(some[fleet.KindTemplate], p.declared)
+	some[fleet.KindTemplate] = p.byComposition(some[fleet.KindTemplate])
 	for _, kind := range p.s.Declared {
 		for _, o := range some[kind.Kind] {
 			p.ordered = append(p.ordered, o)
@@ -152,7 +152,7 @@ func (p *planner) decideSite(_ context.Context, o *planned) error {
 // have when it is their turn.
 func (p *planner) decideTemplate(ctx context.Context, o *planned) error {
 	for i, c := range o.compositions {
-		name, before := fleet.TemplateName(c), fleet.TemplatePin{}
+		name, before := p.partOf(o, c), fleet.TemplatePin{}
 		if o.now != nil {
 			before = fleet.CompositionOf(o.now.Object, name)
 		}
@@ -162,11 +162,27 @@ func (p *planner) decideTemplate(ctx context.Context, o *planned) error {
 		}
 		o.template.Compositions[i] = pin
 	}
-	if err := o.settle(o.template); err != nil {
-		return err
+	born, err := o.template, error(nil)
+	if o.region() != "" {
+		born, err = o.template.AsBorn(o.region())
+	}
+	if err == nil {
+		err = o.settle(born)
+	}
+	if err != nil {
+		return serve.Below("/spec", err)
 	}
 	o.next = decide.PlanGeneration(o.before, o.wanted(), p.last[o.key.Name])
 	return nil
+}
+
+// partOf is the name here of a composition: a plain one is of the region that created the template.
+func (p *planner) partOf(o *planned, name string) fleet.TemplateName {
+	of := p.known[o.key].Region
+	if _, _, copied := fleet.TemplateName(name).Copy(); of != "" && !copied {
+		return fleet.CopiedTemplate(of, name)
+	}
+	return fleet.TemplateName(name)
 }
 
 // pin finds the template that a field names: of the request, of this region, or a copy. Without a generation it is the one that
@@ -175,8 +191,9 @@ func (p *planner) pin(ctx context.Context, want, before fleet.TemplatePin, field
 	if before.Name.Is(want.Name) {
 		want.Name = before.Name
 	}
-	key := fleet.TemplateKey(string(want.Name))
-	if _, known := p.known[key]; !known && p.declared[key] == nil {
+	key := p.templateKey(want.Name)
+	now, known := p.known[key]
+	if !known && p.declared[key] == nil {
 		at := pinning{want, before}
 		if pin, read := p.pins[at]; read {
 			return pin, nil
@@ -198,6 +215,9 @@ func (p *planner) pin(ctx context.Context, want, before fleet.TemplatePin, field
 	}
 	if want.Generation == 0 {
 		want.Generation = p.generationOf(key.Name)
+	}
+	if known {
+		want.Name = fleet.TemplateNameOf(now.Object)
 	}
 	return want, nil
 }
@@ -229,13 +249,16 @@ func (p *planner) generationOf(name string) int64 {
 }
 
 // byComposition puts each template behind those that it is composed of, and refuses circles.
-func byComposition(templates []*planned, declared map[fleet.ObjectKey]*planned) []*planned {
+func (p *planner) byComposition(templates []*planned) []*planned {
 	place, parts := make(map[*planned]int, len(templates)), make([][]string, len(templates))
 	for i, o := range templates {
-		place[o], parts[i] = i, o.compositions
+		place[o] = i
+		for _, c := range o.compositions {
+			parts[i] = append(parts[i], p.templateKey(p.partOf(o, c)).Name)
+		}
 	}
 	order, circles := decide.ByComposition(parts, func(name string) (int, bool) {
-		i, found := place[declared[fleet.TemplateKey(name)]]
+		i, found := place[p.declared[fleet.TemplateKey(name)]]
 		return i, found
 	})
 	for _, c := range circles {
@@ -310,7 +333,8 @@ func (p *planner) prune(ctx context.Context) error {
 	}
 	gone := map[fleet.ObjectKind][]*planned{}
 	for _, o := range set {
-		if p.declared[o.ObjectKey] != nil || !p.caller.Sees(o.Project) {
+		in := p.declared[o.ObjectKey]
+		if in != nil && in.region() == o.Region || !p.caller.Sees(o.Project) {
 			continue
 		}
 		d := &planned{key: o.ObjectKey, project: o.Project, action: api.PlanDelete, now: &plans.Standing{Object: o}}

@@ -69,7 +69,7 @@ func (p *planner) compose(ctx context.Context, pin fleet.TemplatePin, c *composi
 
 // templateSpec is one generation of a template, with its base where that is in the request.
 func (p *planner) templateSpec(ctx context.Context, pin fleet.TemplatePin) (fleet.TemplateSpec, []byte, error) {
-	key := fleet.TemplateKey(string(pin.Name))
+	key := p.templateKey(pin.Name)
 	if in := p.declared[key]; in != nil && in.ok() && in.next == pin.Generation {
 		return in.template, in.base, nil
 	}
@@ -80,6 +80,7 @@ func (p *planner) templateSpec(ctx context.Context, pin fleet.TemplatePin) (flee
 	var err error
 	if now, found := p.known[key]; found && now.Generation == pin.Generation {
 		err = json.Unmarshal(now.Spec, &spec)
+		spec.Compositions = pin.Name.Pins(spec)
 	} else {
 		spec, _, err = p.s.Store.TemplateSpec(ctx, pin.Name, pin.Generation)
 	}
@@ -158,7 +159,7 @@ func (p *planner) secretsFor(ctx context.Context, o *planned, held []plans.HeldR
 // marksNow is what a template marks as it stands, and as it will after the request.
 func (p *planner) marksNow(ctx context.Context, name fleet.TemplateName) ([]string, error) {
 	var marks []string
-	if in := p.declared[fleet.TemplateKey(string(name))]; in != nil {
+	if in := p.declared[p.templateKey(name)]; in != nil {
 		marks = in.template.Secrets
 	}
 	pin := fleet.TemplatePin{Name: name} // generation 0 stands for now

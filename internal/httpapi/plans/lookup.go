@@ -84,7 +84,8 @@ type wanted struct {
 func (w wanted) add(o *planned) {
 	w.keys[o.key], w.keys[projectKey(o.project)] = true, true
 	for _, t := range o.templates() {
-		w.keys[fleet.TemplateKey(t)] = true
+		_, plain, _ := fleet.TemplateName(t).Copy()
+		w.keys[fleet.TemplateKey(plain)] = true
 	}
 	if o.key.Kind == fleet.KindInstance {
 		w.keys[siteKey(o.key.Scope)] = true
@@ -138,7 +139,7 @@ func (p *planner) lookUp(ctx context.Context) error {
 	return p.lookForSeen(ctx)
 }
 
-// lookUpCopied finds what names mean that no object of this region has.
+// lookUpCopied finds what names mean that no object of this region has. A copy that this region owns stands like its own.
 func (p *planner) lookUpCopied(ctx context.Context, keys map[fleet.ObjectKey]bool) (err error) {
 	var missing []fleet.ObjectKey
 	for key := range keys {
@@ -149,19 +150,30 @@ func (p *planner) lookUpCopied(ctx context.Context, keys map[fleet.ObjectKey]boo
 	if len(missing) > 0 {
 		p.copied, err = p.s.Store.Copied(ctx, missing)
 	}
+	for key, c := range p.copied {
+		if c.Only() && c.Owner() == p.s.Region {
+			p.known[key] = plans.Standing{Object: c.Object}
+			delete(p.copied, key)
+		}
+	}
 	return err
+}
+
+// templateKey is the key under which a request has a template: plain also for a copy that this region owns.
+func (p *planner) templateKey(name fleet.TemplateName) fleet.ObjectKey {
+	region, plain, copied := name.Copy()
+	if key := fleet.TemplateKey(plain); copied && p.known[key].Region == region {
+		return key
+	}
+	return fleet.TemplateKey(string(name))
 }
 
 // ofCopy refuses to plan what a name of a copy means: a write takes place in its owning region.
 func (p *planner) ofCopy(key fleet.ObjectKey, c plans.Copied) error {
-	switch {
-	case !c.Only():
-		return fleet.Ambiguous(key, c.Region, c.Other)
-	case c.Owner == p.s.Region:
-		return fleet.Errorf(fleet.IllegalState, "region %s created %s; a plan takes objects of this region only", c.Region, key).At("/name").
-			WithHint("write it by itself: holdfast apply --region " + c.Region)
+	if !c.Only() {
+		return fleet.Ambiguous(key, string(c.Region), string(c.Other))
 	}
-	return fleet.OwnedBy(fleet.CopyKey{Region: fleet.RegionName(c.Region), ObjectKey: key}, c.Owner)
+	return fleet.OwnedBy(c.Named(p.s.Region), c.Owner())
 }
 
 func projectKey(name fleet.ProjectName) fleet.ObjectKey {
@@ -179,7 +191,7 @@ func (p *planner) lookForSeen(ctx context.Context) error {
 	}
 	keys := make([]string, len(p.r.objects))
 	for i, o := range p.r.objects {
-		keys[i] = partKey(p.key, o.key)
+		keys[i] = partKey(p.key, "", o.key)
 	}
 	seen, err := p.s.Store.SeenKeys(ctx, p.caller.Actor, keys)
 	for i, o := range p.r.objects {
@@ -188,8 +200,14 @@ func (p *planner) lookForSeen(ctx context.Context) error {
 	return err
 }
 
-// partKey is the idempotency key of one object of a request.
-func partKey(key string, of fleet.ObjectKey) string { return sumOf([]byte(key + "\n" + of.String())) }
+// partKey is the idempotency key of one object of a request; a region is that of a copy that is deleted.
+func partKey(key string, region fleet.RegionName, of fleet.ObjectKey) string {
+	name := of.String()
+	if region != "" {
+		name = fleet.CopyKey{Region: region, ObjectKey: of}.String()
+	}
+	return sumOf([]byte(key + "\n" + name))
+}
 
 // reference is an object that another one refers to: of the request, else as it stands.
 type reference struct {

@@ -147,7 +147,15 @@ func (p *planner) all() []*planned {
 
 func (p *planned) planKey() api.PlanKey {
 	cut := func(s string) string { return cutText(s, maxKind) }
-	return api.PlanKey{Kind: cut(string(p.key.Kind)), Site: cut(p.key.Scope), Name: cut(p.key.Name)}
+	return api.PlanKey{Kind: cut(string(p.key.Kind)), Site: cut(p.key.Scope), Name: cut(p.key.Name), Region: string(p.region())}
+}
+
+// region is the other region that created the object, if one did.
+func (p *planned) region() fleet.RegionName {
+	if p.now == nil {
+		return ""
+	}
+	return p.now.Region
 }
 
 func (p *planned) view() api.PlanObject {

@@ -95,7 +95,7 @@ func (a *applying) asPlanned(o *planned, out *api.Accepted) error {
 
 func (a *applying) write(ctx context.Context, o *planned) (*api.Accepted, error) {
 	for _, t := range o.templates() {
-		if a.failed[t] {
+		if a.failed[a.templateKey(fleet.TemplateName(t)).Name] {
 			return nil, fleet.Errorf(fleet.Conflict, "template %s, which it refers to, was not written as planned", t).At("/spec/template").
 				WithHint("apply again")
 		}
@@ -127,7 +127,7 @@ func (a *applying) putTemplateOf(ctx context.Context, o *planned, w postgres.Wri
 
 // writeOf makes the store's write; bound to a plan it is also bound to what was planned from.
 func (a *applying) writeOf(o *planned) postgres.Write {
-	w := postgres.Write{Key: o.key, Service: o.service, Labels: o.labels, Request: postgres.Request{Project: o.project, Actor: a.caller.Actor, Limit: a.OperationLimit}}
+	w := postgres.Write{Key: o.key, Region: o.region(), Service: o.service, Labels: o.labels, Request: postgres.Request{Project: o.project, Actor: a.caller.Actor, Limit: a.OperationLimit}}
 	switch {
 	case o.action == api.PlanDelete || a.bound && o.now != nil:
 		w.IfMatch = o.now.ResourceVersion
@@ -135,7 +135,11 @@ func (a *applying) writeOf(o *planned) postgres.Write {
 		w.IfMatch = postgres.NoVersion
 	}
 	if a.key != "" {
-		w.Idempotency = postgres.Idempotency{Key: partKey(a.key, o.key), Hash: a.request}
+		var of fleet.RegionName
+		if o.action == api.PlanDelete {
+			of = o.region()
+		}
+		w.Idempotency = postgres.Idempotency{Key: partKey(a.key, of, o.key), Hash: a.request}
 	}
 	return w
 }

@@ -41,12 +41,17 @@ func (s *Store) Standing(ctx context.Context, keys []fleet.ObjectKey) (map[fleet
 	return out, err
 }
 
-// Copied is what a name means that no object of this region has: that of the region that created it, which Owner owns. If Other
-// created one too, it means none.
-type Copied struct{ Region, Other, Owner string }
+// Copied is what a name means that no object of this region has: a copy. If Other created one too, it means none.
+type Copied struct {
+	fleet.Object
+	Other fleet.RegionName
+}
 
 // Only reports whether the name means just one.
-func (c Copied) Only() bool { return c.Region != "" && c.Region == c.Other }
+func (c Copied) Only() bool { return c.Region != "" && c.Other == "" }
+
+// Owner is the region that owns the copy.
+func (c Copied) Owner() string { return c.SyncingNow().OwningRegion }
 
 // Copied gives those of some keys of shared kinds that copies have.
 func (s *Store) Copied(ctx context.Context, keys []fleet.ObjectKey) (map[fleet.ObjectKey]Copied, error) {
@@ -58,7 +63,13 @@ func (s *Store) Copied(ctx context.Context, keys []fleet.ObjectKey) (map[fleet.O
 		}
 		rows, err := s.Q.CopiesPlanned(ctx, p)
 		for _, r := range rows {
-			out[fleet.ObjectKey{Kind: fleet.ObjectKind(r.Kind), Name: r.Name}] = Copied{r.Region, r.Other, r.Owner}
+			o := postgres.CopyOf(r)
+			if first, more := out[o.ObjectKey]; more {
+				first.Other = o.Region
+				out[o.ObjectKey] = first
+				continue
+			}
+			out[o.ObjectKey] = Copied{Object: o}
 		}
 		return postgres.Failed("read copies", err)
 	})
@@ -143,9 +154,35 @@ func heldRevisionOf(r db.HeldRevisionsRow) (HeldRevision, error) {
 	return h, postgres.Failed("read the spec of a revision", json.Unmarshal(r.Spec, &h.Spec))
 }
 
-// ApplySet reads the objects that carry a label of one apply set, without their specs;
+// ApplySet reads the objects that carry a label of one apply set, without their specs, and the copies that this region owns;
 // those that are being deleted are left out. Each comes after those of its kind that refer to it, as they are deleted.
 func (s *Store) ApplySet(ctx context.Context, name string) ([]fleet.Object, error) {
+	own, err := s.ownOfApplySet(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := s.Q.CopiesOfApplySet(ctx, db.CopiesOfApplySetParams{Owner: s.Region, ApplySet: name})
+	copied, referrers, place := make([]fleet.Object, len(rows)), make([][]string, len(rows)), make(map[string]int, len(rows))
+	for i, r := range rows {
+		copied[i] = postgres.CopyOf(r)
+		place[copied[i].Named(s.Region).String()] = i
+	}
+	for _, o := range copied {
+		for _, part := range fleet.CompositionsOf(o) {
+			key := fleet.CopyKey{Region: o.Region, ObjectKey: fleet.TemplateKey(string(part.Name))}
+			if at, is := place[key.String()]; is {
+				referrers[at] = append(referrers[at], o.Named(s.Region).String())
+			}
+		}
+	}
+	order, _ := decide.ByComposition(referrers, func(key string) (int, bool) { i, found := place[key]; return i, found })
+	for _, at := range order {
+		own = append(own, copied[at])
+	}
+	return own, postgres.Failed("read an apply set", err)
+}
+
+func (s *Store) ownOfApplySet(ctx context.Context, name string) ([]fleet.Object, error) {
 	rows, err := s.Q.ObjectsOfApplySet(ctx, name)
 	referrers, place := make([][]string, len(rows)), make(map[string]int, len(rows))
 	for i, r := range rows {

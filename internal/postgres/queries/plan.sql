@@ -9,12 +9,10 @@ LEFT JOIN subjects s ON o.kind = 'instance' AND s.site = o.scope AND s.name = o.
 LEFT JOIN LATERAL (
     SELECT r.* FROM revisions r WHERE r.site = s.site AND r.name = s.name AND r.revision = s.desired_revision LIMIT 1) d ON true;
 
--- Of names that copies have: the region that created the object, another one that did if there is one, and an owner.
 -- name: CopiesPlanned :many
-SELECT c.kind, c.name, min(c.region)::text AS region, max(c.region)::text AS other, min(c.owner)::text AS owner
-FROM (SELECT unnest(@kinds::text[]) AS kind, unnest(@names::text[]) AS name) k
-JOIN LATERAL (SELECT x.kind, x.name, x.region, x.owner FROM copies x WHERE x.kind = k.kind AND x.scope = '' AND x.name = k.name OFFSET 0) c ON true
-GROUP BY c.kind, c.name;
+SELECT c.* FROM (SELECT unnest(@kinds::text[]) AS kind, unnest(@names::text[]) AS name) k
+JOIN LATERAL (SELECT x.* FROM copies x WHERE x.kind = k.kind AND x.scope = '' AND x.name = k.name OFFSET 0) c ON true
+ORDER BY c.kind, c.name, c.region;
 
 -- What the nodes of some instances hold, with the spec that it was released from.
 -- name: HeldRevisions :many
@@ -26,6 +24,12 @@ LEFT JOIN node_held h ON h.site = k.site AND h.name = k.name AND h.node = n.name
 LEFT JOIN LATERAL (
     SELECT v.* FROM revisions v WHERE v.site = h.site AND v.name = h.name AND v.revision = h.revision AND v.era = h.era LIMIT 1) r ON true
 ORDER BY k.site, k.name, n.role, n.name;
+
+-- Copies that this region owns carry a label of an apply set too.
+-- name: CopiesOfApplySet :many
+SELECT * FROM copies
+WHERE owner = @owner::text AND labels ->> 'holdfast.dev/apply-set' = @apply_set::text AND deleting_since IS NULL
+ORDER BY kind, scope, name, region;
 
 -- With those of its kind and scope that refer to each.
 -- name: ObjectsOfApplySet :many
