@@ -381,6 +381,47 @@ func TestNewOwnerDropsARegion(t *testing.T) {
 	require.Empty(t, h.aside("ap", "us"))
 }
 
+// M23, M34: a region whose stream of the new owner begins after that one claimed and deleted learns of the deletion by asking.
+func TestClaimedAndDeleted(t *testing.T) {
+	t.Parallel()
+	for name, force := range map[string]bool{"handed over": false, "by force": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHanding(t, "eu", "us")
+			h.share("eu", line, "eu", "us")
+			if !force {
+				require.NoError(t, h.template("eu", 1))
+			}
+			h.agree("the project is shared")
+			h.cutOnce("eu", "us", true)
+			if force {
+				h.cut("eu", "us", true)
+				_, err := h.request("us", "us", true)
+				require.NoError(t, err)
+			} else {
+				_, err := h.request("eu", "us", false)
+				require.NoError(t, err)
+			}
+			h.turn("us claims", func() bool { return h.owner("us", "eu", lineKey) == "us 2" }, "us")
+			us := h.regions["us"]
+			if !force {
+				h.turn("all of it", func() bool { return h.owner("us", "eu", press) == "us 2" }, "us")
+				_, err := us.store.DeleteDeclared(t.Context(), h.write(press))
+				require.NoError(t, err)
+			}
+			_, err := us.store.DeleteDeclared(t.Context(), h.write(lineKey))
+			require.NoError(t, err)
+			h.regions["eu"].exec(t, `UPDATE region_streams SET position = '', began = ''`)
+			h.cut("eu", "us", false)
+			h.ask("eu", "us", false)
+			h.agree("it is gone in both")
+			require.Equal(t, "not_found", h.owner("eu", "eu", lineKey))
+			require.Equal(t, "not_found", h.owner("eu", "eu", press))
+			require.Empty(t, h.aside("eu", "us"))
+		})
+	}
+}
+
 // M23, M29: what moved to a region that never shared it with this one goes, though nothing but a question tells that.
 func TestMovedWithoutThisRegion(t *testing.T) {
 	t.Parallel()

@@ -83,8 +83,8 @@ func (s *Store) CountHeld(ctx context.Context, peer fleet.RegionName) (int64, er
 	return n, postgres.Failed("count copies", err)
 }
 
-// AskedFirst names the policy holders of a peer that this region has, what waits of the peer, and what this region owns under
-// projects of the peer: a stream that began anew does not say how that ended.
+// AskedFirst names the policy holders of a peer that this region has, and those that the peer may have claimed, what waits of the
+// peer, and what this region owns under projects of either: a stream that began anew does not say how that ended.
 func (s *Store) AskedFirst(ctx context.Context, peer fleet.RegionName) ([]fleet.CopyAsked, error) {
 	rows, err := s.Q.AskedFirst(ctx, db.AskedFirstParams{Owner: string(peer), Self: s.Region})
 	out := make([]fleet.CopyAsked, len(rows))

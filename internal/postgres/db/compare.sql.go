@@ -13,7 +13,7 @@ import (
 
 const askedFirst = `-- name: AskedFirst :many
 SELECT s.region::text AS region, s.kind, s.scope, s.name, s.owner_epoch, s.number::bigint AS number FROM shared s
-WHERE s.owner = $1::text AND s.kind IN ('organization', 'project', 'service') AND s.scope = ''
+WHERE (s.owner = $1::text OR s.owner = $2::text AND s.syncing -> 'regions' ? $1) AND s.kind IN ('organization', 'project', 'service') AND s.scope = ''
 UNION ALL
 SELECT q.region, q.kind, q.scope, q.name, q.owner_epoch, q.number FROM quarantine q
 WHERE q.peer = $1 AND q.waiting IS NOT NULL
@@ -21,8 +21,8 @@ WHERE q.peer = $1 AND q.waiting IS NOT NULL
 UNION ALL
 SELECT s.region, s.kind, s.scope, s.name, s.owner_epoch, s.number FROM shared h
 JOIN LATERAL (
-    SELECT x.region, x.kind, x.scope, x.name, x.owner, x.owner_epoch, x.number, x.uid, x.project, x.service, x.labels, x.generation, x.spec, x.syncing, x.created_by, x.created_at, x.updated_at, x.deleting_since, x.event FROM shared x WHERE x.project = h.name AND x.project <> 'default' AND x.kind IN ('service', 'template') AND x.owner = $2::text OFFSET 0) s ON true
-WHERE h.owner = $1 AND h.kind = 'project' AND h.scope = ''
+    SELECT x.region, x.kind, x.scope, x.name, x.owner, x.owner_epoch, x.number, x.uid, x.project, x.service, x.labels, x.generation, x.spec, x.syncing, x.created_by, x.created_at, x.updated_at, x.deleting_since, x.event FROM shared x WHERE x.project = h.name AND x.project <> 'default' AND x.kind IN ('service', 'template') AND x.owner = $2 OFFSET 0) s ON true
+WHERE (h.owner = $1 OR h.owner = $2 AND h.syncing -> 'fence' ->> 'to' = $1) AND h.kind = 'project' AND h.scope = ''
 `
 
 type AskedFirstParams struct {
@@ -39,8 +39,8 @@ type AskedFirstRow struct {
 	Number     int64
 }
 
-// The policy holders of a peer, what waits of it and is not here, and what this region owns under a project of the peer, which
-// may have deleted it since it claimed the project: no range of uids has that.
+// The policy holders of a peer, those that it may have claimed from this region, and deleted since, what waits of it and is not
+// here, and what this region owns under a project of either, which the peer may have deleted since: no range of uids has that.
 func (q *Queries) AskedFirst(ctx context.Context, arg AskedFirstParams) ([]AskedFirstRow, error) {
 	rows, err := q.db.Query(ctx, askedFirst, arg.Owner, arg.Self)
 	if err != nil {

@@ -152,11 +152,11 @@ WHERE c.kind = k.kind AND c.scope = k.scope AND c.name = k.name AND c.region = k
 -- name: DropSync :exec
 DELETE FROM region_syncs WHERE peer = @peer;
 
--- The policy holders of a peer, what waits of it and is not here, and what this region owns under a project of the peer, which
--- may have deleted it since it claimed the project: no range of uids has that.
+-- The policy holders of a peer, those that it may have claimed from this region, and deleted since, what waits of it and is not
+-- here, and what this region owns under a project of either, which the peer may have deleted since: no range of uids has that.
 -- name: AskedFirst :many
 SELECT s.region::text AS region, s.kind, s.scope, s.name, s.owner_epoch, s.number::bigint AS number FROM shared s
-WHERE s.owner = @owner::text AND s.kind IN ('organization', 'project', 'service') AND s.scope = ''
+WHERE (s.owner = @owner::text OR s.owner = @self::text AND s.syncing -> 'regions' ? @owner) AND s.kind IN ('organization', 'project', 'service') AND s.scope = ''
 UNION ALL
 SELECT q.region, q.kind, q.scope, q.name, q.owner_epoch, q.number FROM quarantine q
 WHERE q.peer = @owner AND q.waiting IS NOT NULL
@@ -164,8 +164,8 @@ WHERE q.peer = @owner AND q.waiting IS NOT NULL
 UNION ALL
 SELECT s.region, s.kind, s.scope, s.name, s.owner_epoch, s.number FROM shared h
 JOIN LATERAL (
-    SELECT x.* FROM shared x WHERE x.project = h.name AND x.project <> 'default' AND x.kind IN ('service', 'template') AND x.owner = @self::text OFFSET 0) s ON true
-WHERE h.owner = @owner AND h.kind = 'project' AND h.scope = '';
+    SELECT x.* FROM shared x WHERE x.project = h.name AND x.project <> 'default' AND x.kind IN ('service', 'template') AND x.owner = @self OFFSET 0) s ON true
+WHERE (h.owner = @owner OR h.owner = @self AND h.syncing -> 'fence' ->> 'to' = @owner) AND h.kind = 'project' AND h.scope = '';
 
 -- name: CollectMarkers :execrows
 DELETE FROM copy_markers m WHERE (m.kind, m.scope, m.name, m.region) IN (
