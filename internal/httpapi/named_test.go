@@ -158,13 +158,52 @@ func TestPlanOfCopies(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	r.copied(fleet.ProjectKey("line"), "line", "us", fmt.Sprintf(euPolicy, "us"))
-	r.copied(fleet.TemplateKey("press"), "line", "test", `{}`)
+	r.copied(fleet.TemplateKey("press"), "line", "us", `{}`)
 	body := many("", `{"kind":"Project","name":"line","spec":{}}`, `{"kind":"Template","name":"press","project":"line","spec":{"base":{}}}`,
-		`{"kind":"Template","name":"other","project":"line","spec":{"base":{}}}`)
+		`{"kind":"Pool","name":"other","project":"line","spec":{}}`)
 	p := r.plan(body)
-	require.Equal(t, "line refused, press refused, other create", actions(p))
+	require.Equal(t, "line refused, other create, press refused", actions(p))
 	require.Equal(t, []string{"not owner", "us", "eu"}, []string{planOf(t, p, "line").Problem.Title, planOf(t, p, "line").Problem.Owner, planOf(t, p, "line").Problem.Region})
-	require.Contains(t, planOf(t, p, "press").Problem.Hint, "--region eu")
 	require.Equal(t, http.StatusMisdirectedRequest, r.call(r.admin, http.MethodPost, applyPath, body).status)
-	require.Equal(t, http.StatusNotFound, r.call(r.admin, http.MethodGet, "/api/v1/templates/other", nil).status, "nothing was written")
+	require.Equal(t, http.StatusNotFound, r.call(r.admin, http.MethodGet, "/api/v1/pools/other", nil).status, "nothing was written")
+}
+
+// M34, M39, N107: what eu created and this region owns by now is planned, applied and pruned like its own. The names of templates are as eu
+// has them.
+func TestPlanOfOwnedCopies(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	r.meets("eu")
+	r.copied(fleet.ProjectKey("line"), "line", "test", fmt.Sprintf(euPolicy, "test"))
+	for _, name := range []string{"press", "base"} {
+		r.copied(fleet.TemplateKey(name), "line", "test", `{}`)
+		r.sql(`INSERT INTO template_generations (name, generation, spec) VALUES ('eu/' || $1, 3, '{}')`, name)
+	}
+	r.put("/api/v1/sites/plant-1", api.SitePut{Project: "line", Nodes: []api.SiteNode{{Name: "plant-1-a", Role: fleet.RoleActive}}})
+	objects := []string{
+		`{"kind":"Project","name":"line","labels":{"v":"2"},"spec":` + fmt.Sprintf(euPolicy, "test") + `}`,
+		`{"kind":"Template","name":"press","project":"line","spec":{"base":{"of":"press"},"compositions":["base"]}}`,
+		`{"kind":"Template","name":"base","project":"line","spec":{"base":{"of":"base"}}}`,
+		`{"kind":"Instance","site":"plant-1","name":"i","project":"line","spec":{"template":"press"}}`,
+	}
+	body := many(`"applySet":"shop"`, objects...)
+	p := r.plan(body)
+	require.Equal(t, "line change, base change, press change, i create", actions(p))
+	require.Equal(t, "eu", planOf(t, p, "press").Region)
+	require.Zero(t, r.apply(body).Failed)
+	require.Contains(t, string(r.view("/api/v1/templates/press?region=eu").Spec), `"compositions":[{"name":"base","generation":4}]`)
+	require.Equal(t, "2", r.view("/api/v1/projects/line?region=eu").Labels["v"])
+	require.Contains(t, string(r.view("/api/v1/sites/plant-1/instances/i").Spec), `"template":"eu/press","durability":"async","templateGeneration":4`)
+	require.Equal(t, "line unchanged, base unchanged, press unchanged, i unchanged", actions(r.plan(body)))
+
+	r.put("/api/v1/templates/base?region=test", api.TemplatePut{Project: "line", Base: []byte(`{"of":"test"}`)})
+	rest := many(`"applySet":"shop","prune":true`, objects[0], `{"kind":"Instance","site":"plant-1","name":"i","project":"line","spec":{"config":{}}}`)
+	p = r.plan(rest)
+	require.Equal(t, "line unchanged, i change, press delete, base delete", actions(p))
+	out := r.apply(rest)
+	require.Zero(t, out.Failed, "%+v", out.Objects)
+	for _, name := range []string{"press", "base"} {
+		require.Equal(t, http.StatusNotFound, r.call(r.admin, http.MethodGet, "/api/v1/templates/"+name+"?region=eu", nil).status)
+	}
+	r.view("/api/v1/templates/base")
 }
