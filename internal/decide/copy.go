@@ -78,6 +78,11 @@ func (c copyCase) overtaken() bool {
 	return c.held.Known && c.held.Owner != c.peer && !c.rival() && c.change.Version.OwnerEpoch <= c.held.Version.OwnerEpoch
 }
 
+// echoed: the peer was asked whether it claimed the object, and has no trace of it.
+func (c copyCase) echoed() bool {
+	return c.change.Seen != nil && c.change.Object == nil && c.change.Version == *c.change.Seen && c.held.Known && c.held.Owner != c.peer
+}
+
 // answered reports whether the owner answered this about the state that is held. Then it counts, whatever the versions
 // say.
 func (c copyCase) answered() bool {
@@ -94,6 +99,7 @@ var copyRules = []struct {
 	{"not_its_own", func(c copyCase) bool { // it owned the object, or lost a claim of it
 		return (c.change.End == fleet.CopyRemoved || c.change.End == fleet.CopyMoved) && c.change.Key.Region == c.self
 	}, CopyKeep},
+	{"never_its_own", copyCase.echoed, CopyKeep},
 	{"own_object", func(c copyCase) bool { return c.change.Key.Region == c.self && c.regional() }, CopyRefuse},
 	{"not_its_owner", func(c copyCase) bool { return c.regional() && c.change.Key.Region != c.peer }, CopyRefuse},
 	{RivalLost, func(c copyCase) bool { return c.rival() && c.older() }, CopyKeep},

@@ -136,6 +136,10 @@ func TestCopyAnswered(t *testing.T) {
 	moved := fleet.CopyChange{Key: fleet.CopyKey{Region: "eu", ObjectKey: sharedKey}, Version: *at(6), End: fleet.CopyMoved, MovedTo: "ap", Seen: at(5)}
 	step, _ = decide.Copy("us", "eu", moved, decide.HeldCopy{Known: true, Owner: "eu", Version: *at(5)})
 	require.Equal(t, decide.CopyMove, step)
+	asked := fleet.CopyVersion{OwnerEpoch: 3, Number: 5}
+	none := fleet.CopyChange{Key: moved.Key, Version: asked, End: fleet.CopyUnknown, Seen: &asked}
+	step, _ = decide.Copy("eu", "us", none, decide.HeldCopy{Known: true, Owner: "eu", Version: asked, Over: &decide.Over{}})
+	require.Equal(t, decide.CopyKeep, step, "us never claimed it from eu")
 	late := fleet.CopyChange{Key: moved.Key, Version: *at(6), End: fleet.CopyRemoved}
 	step, _ = decide.Copy("us", "eu", late, decide.HeldCopy{Known: true, Owner: "ap", Version: *at(5)})
 	require.Equal(t, decide.CopyKeep, step, "what eu said before it moved")
