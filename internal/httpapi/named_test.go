@@ -207,3 +207,25 @@ func TestPlanOfOwnedCopies(t *testing.T) {
 	}
 	r.view("/api/v1/templates/base")
 }
+
+// M6, M41, M43: what the policies do not have declared in this region, as they are and as the request makes them, is refused before anything
+// is written.
+func TestPlanUnderPolicies(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	r.meets("eu")
+	r.copied(fleet.ProjectKey("line"), "line", "eu", `{"multiRegionPolicy":{"enabledRegions":["eu","us"],"defaultControlRegion":"eu"}}`)
+	r.put("/api/v1/projects/own", api.ProjectPut{MultiRegionPolicy: policyOf("test", "eu")})
+	body := many("", `{"kind":"Pool","name":"a","project":"line","spec":{}}`, `{"kind":"Template","name":"b","project":"line","spec":{"base":{}}}`,
+		`{"kind":"Pool","name":"c","project":"own","spec":{}}`, `{"kind":"Template","name":"d","project":"own","spec":{"base":{}}}`,
+		`{"kind":"Service","name":"e","project":"own","spec":{"multiRegionPolicy":{"enabledRegions":["eu"],"defaultControlRegion":"eu"}}}`,
+		`{"kind":"Pool","name":"f","project":"own","service":"e","spec":{}}`,
+		`{"kind":"Organization","name":"g","spec":{"multiRegionPolicy":{"enabledRegions":["eu","test"],"defaultControlRegion":"eu"}}}`,
+		`{"kind":"Project","name":"h","spec":{"organization":"g"}}`)
+	p := r.plan(body)
+	require.Equal(t, "g refused, h refused, e refused, a refused, c create, f refused, b refused, d create", actions(p))
+	require.Contains(t, planOf(t, p, "a").Problem.Detail, "does not enable region test; enabled: eu, us")
+	require.Equal(t, "eu", planOf(t, p, "b").Problem.Owner)
+	require.GreaterOrEqual(t, r.call(r.admin, http.MethodPost, applyPath, body).status, 400)
+	require.Equal(t, http.StatusNotFound, r.call(r.admin, http.MethodGet, "/api/v1/pools/c", nil).status, "nothing was written")
+}

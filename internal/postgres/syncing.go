@@ -224,6 +224,52 @@ func (s *Store) governOne(ctx context.Context, q *db.Queries, w Write, spec json
 	return governed, decide.MayDeclare(named, s.Region, governed.Policies...)
 }
 
+// Declaring is an object as it is to be declared here. Before is what stands, or nil.
+type Declaring struct{ Object, Before *fleet.Object }
+
+// MayDeclare says of each of some objects that are declared together why the policy over it then does not allow that; nil if it does. It
+// takes no lock.
+func (s *Store) MayDeclare(ctx context.Context, all []Declaring) ([]error, error) {
+	objects := make([]*fleet.Object, len(all))
+	for i, d := range all {
+		objects[i] = d.Object
+	}
+	over := map[fleet.RegionName]holders{}
+	for _, group := range byBirth(objects) {
+		h, err := readHoldersBy(ctx, s.Q, group, unlocked)
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range group {
+			if !o.Kind.Declared().Holder {
+				continue
+			}
+			spec, err := fleet.HolderOf(o.Kind, o.Spec)
+			if err != nil {
+				return nil, err
+			}
+			h[o.ObjectKey] = holder{ProjectSpec: spec, project: o.Project, owner: s.Region}
+		}
+		over[group[0].Region] = h
+	}
+	refused := make([]error, len(all))
+	for i, d := range all {
+		named := fleet.CopyKey{ObjectKey: d.Object.ObjectKey}
+		if d.Before != nil {
+			if d.Object.Kind.Declared().Holder {
+				continue // another control region begins a hand-over
+			}
+			named = d.Before.Named(s.Region)
+		}
+		policies, err := over[d.Object.Region].policies(d.Object)
+		if err != nil {
+			return nil, err
+		}
+		refused[i] = decide.MayDeclare(named, s.Region, policies...)
+	}
+	return refused, nil
+}
+
 // MayTurn refuses to have anything done with an object in a region where the policy over it does not allow writing it:
 // there it can only be deleted.
 func (s *Store) MayTurn(ctx context.Context, q *db.Queries, o *fleet.Object) error {

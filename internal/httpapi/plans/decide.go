@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/declare"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
+	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/internal/postgres/plans"
 )
 
@@ -80,6 +81,29 @@ func (p *planner) stand(o *planned) error {
 		return err
 	}
 	return o.now.CheckOwner(p.s.Region)
+}
+
+// mayDeclare refuses what the policies over it, as the request leaves them, do not have written in this region.
+func (p *planner) mayDeclare(ctx context.Context) error {
+	var written []*planned
+	var all []postgres.Declaring
+	for _, o := range p.ordered {
+		if !o.ok() || o.action == api.PlanUnchanged || o.seen {
+			continue
+		}
+		d := postgres.Declaring{Object: &fleet.Object{
+			ObjectKey: o.key, Region: o.region(), Project: o.project, Service: o.service, Spec: json.RawMessage(o.declared),
+		}}
+		if o.now != nil {
+			d.Before, d.Object.Service = &o.now.Object, o.now.Service
+		}
+		written, all = append(written, o), append(all, d)
+	}
+	refused, err := p.s.Store.MayDeclare(ctx, all)
+	for i, why := range refused {
+		written[i].refuse(why)
+	}
+	return err
 }
 
 // settle compares what would be written with what stands.

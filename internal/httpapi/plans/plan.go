@@ -77,7 +77,7 @@ func (s *Calls) planFor(ctx context.Context, r *planRequest, key string) (*plann
 		specs: map[fleet.TemplatePin]fleet.TemplateSpec{}, pins: map[pinning]fleet.TemplatePin{}, texts: newTexts(),
 	}
 	p.name()
-	for _, step := range []func(context.Context) error{p.hash, p.lookUp, p.decide, p.prune, p.detail} {
+	for _, step := range []func(context.Context) error{p.hash, p.lookUp, p.decide, p.mayDeclare, p.prune, p.detail} {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}

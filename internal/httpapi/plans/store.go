@@ -32,6 +32,8 @@ type setStore interface {
 	Standing(ctx context.Context, keys []fleet.ObjectKey) (map[fleet.ObjectKey]plans.Standing, error)
 	// Copied gives those of some keys of shared kinds that copies have.
 	Copied(ctx context.Context, keys []fleet.ObjectKey) (map[fleet.ObjectKey]plans.Copied, error)
+	// MayDeclare says of each of some objects why the policies over them, as all of them then have them, do not allow it here.
+	MayDeclare(ctx context.Context, all []postgres.Declaring) ([]error, error)
 	HeldRevisions(ctx context.Context, keys []fleet.ObjectKey) (map[fleet.ObjectKey][]plans.HeldRevision, error)
 	ApplySet(ctx context.Context, name string) ([]fleet.Object, error)
 	WholeBodies(ctx context.Context, hashes []fleet.Hash) (map[fleet.Hash][]byte, error)

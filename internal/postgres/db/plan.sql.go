@@ -388,7 +388,7 @@ func (q *Queries) SitesOfNodes(ctx context.Context, names []string) ([]SitesOfNo
 }
 
 const standingObjects = `-- name: StandingObjects :many
-SELECT o.kind, o.scope, o.name, o.uid, o.project, o.labels, o.generation, o.resource_version, o.spec, o.syncing, o.deleting_since,
+SELECT o.kind, o.scope, o.name, o.uid, o.project, o.service, o.labels, o.generation, o.resource_version, o.spec, o.syncing, o.deleting_since,
        coalesce(d.revision, 0)::bigint AS revision, coalesce(d.action, '')::text AS action, coalesce(d.generation, 0)::bigint AS revision_generation,
        d.body_hash, d.run_hash, coalesce(d.enabled, false)::boolean AS enabled, coalesce(d.durability, '')::text AS durability
 FROM (SELECT unnest($1::text[]) AS kind, unnest($2::text[]) AS scope, unnest($3::text[]) AS name) k
@@ -410,6 +410,7 @@ type StandingObjectsRow struct {
 	Name               string
 	Uid                string
 	Project            string
+	Service            string
 	Labels             json.RawMessage
 	Generation         int64
 	ResourceVersion    int64
@@ -441,6 +442,7 @@ func (q *Queries) StandingObjects(ctx context.Context, arg StandingObjectsParams
 			&i.Name,
 			&i.Uid,
 			&i.Project,
+			&i.Service,
 			&i.Labels,
 			&i.Generation,
 			&i.ResourceVersion,

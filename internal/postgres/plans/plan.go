@@ -79,7 +79,7 @@ func (s *Store) Copied(ctx context.Context, keys []fleet.ObjectKey) (map[fleet.O
 func standingOf(r db.StandingObjectsRow) Standing {
 	return Standing{
 		Object: postgres.ObjectOf(db.Object{
-			Kind: r.Kind, Scope: r.Scope, Name: r.Name, Uid: r.Uid, Project: r.Project, Labels: r.Labels, Generation: r.Generation,
+			Kind: r.Kind, Scope: r.Scope, Name: r.Name, Uid: r.Uid, Project: r.Project, Service: r.Service, Labels: r.Labels, Generation: r.Generation,
 			ResourceVersion: r.ResourceVersion, Spec: r.Spec, Syncing: r.Syncing, DeletingSince: r.DeletingSince,
 		}),
 		Released: fleet.Revision{

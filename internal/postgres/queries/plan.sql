@@ -1,6 +1,6 @@
 -- Objects by their keys, each with what it released last.
 -- name: StandingObjects :many
-SELECT o.kind, o.scope, o.name, o.uid, o.project, o.labels, o.generation, o.resource_version, o.spec, o.syncing, o.deleting_since,
+SELECT o.kind, o.scope, o.name, o.uid, o.project, o.service, o.labels, o.generation, o.resource_version, o.spec, o.syncing, o.deleting_since,
        coalesce(d.revision, 0)::bigint AS revision, coalesce(d.action, '')::text AS action, coalesce(d.generation, 0)::bigint AS revision_generation,
        d.body_hash, d.run_hash, coalesce(d.enabled, false)::boolean AS enabled, coalesce(d.durability, '')::text AS durability
 FROM (SELECT unnest(@kinds::text[]) AS kind, unnest(@scopes::text[]) AS scope, unnest(@names::text[]) AS name) k
