@@ -39,6 +39,8 @@ type GoneNamed struct {
 	Name   string `json:"name"`
 	UID    string `json:"uid,omitempty"`
 	Reason string `json:"reason" enum:"deleted,removed,moved"`
+	// MovedTo is the region that owns the object now, of moved.
+	MovedTo string `json:"movedTo,omitempty"`
 	// TookOver is the state of the object that its owner took over from another region, if it did.
 	TookOver *TookOver `json:"tookOver,omitempty"`
 }

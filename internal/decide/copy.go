@@ -78,6 +78,11 @@ func (c copyCase) overtaken() bool {
 	return c.held.Known && c.held.Owner != c.peer && !c.rival() && c.change.Version.OwnerEpoch <= c.held.Version.OwnerEpoch
 }
 
+// handsOn: the owner names the next one, which is not this region.
+func (c copyCase) handsOn() bool {
+	return c.held.Known && c.held.Owner == c.peer && c.change.MovedTo != "" && c.change.MovedTo != c.self
+}
+
 // echoed: the peer was asked whether it claimed the object, and has no trace of it.
 func (c copyCase) echoed() bool {
 	return c.change.Seen != nil && c.change.Object == nil && c.change.Version == *c.change.Seen && c.held.Known && c.held.Owner != c.peer
@@ -97,7 +102,7 @@ var copyRules = []struct {
 	then CopyStep
 }{
 	{"not_its_own", func(c copyCase) bool { // it owned the object, or lost a claim of it
-		return (c.change.End == fleet.CopyRemoved || c.change.End == fleet.CopyMoved) && c.change.Key.Region == c.self
+		return (c.change.End == fleet.CopyRemoved || c.change.End == fleet.CopyMoved && !c.handsOn()) && c.change.Key.Region == c.self
 	}, CopyKeep},
 	{"never_its_own", copyCase.echoed, CopyKeep},
 	{"own_object", func(c copyCase) bool { return c.change.Key.Region == c.self && c.regional() }, CopyRefuse},

@@ -136,6 +136,12 @@ func TestCopyAnswered(t *testing.T) {
 	moved := fleet.CopyChange{Key: fleet.CopyKey{Region: "eu", ObjectKey: sharedKey}, Version: *at(6), End: fleet.CopyMoved, MovedTo: "ap", Seen: at(5)}
 	step, _ = decide.Copy("us", "eu", moved, decide.HeldCopy{Known: true, Owner: "eu", Version: *at(5)})
 	require.Equal(t, decide.CopyMove, step)
+	moved.Key.Region = "us"
+	for to, want := range map[fleet.RegionName]decide.CopyStep{"ap": decide.CopyMove, "us": decide.CopyKeep} {
+		moved.MovedTo = to
+		step, _ = decide.Copy("us", "eu", moved, decide.HeldCopy{Known: true, Owner: "eu", Version: *at(5)})
+		require.Equal(t, want, step, "what us created moved to %s", to)
+	}
 	asked := fleet.CopyVersion{OwnerEpoch: 3, Number: 5}
 	none := fleet.CopyChange{Key: moved.Key, Version: asked, End: fleet.CopyUnknown, Seen: &asked}
 	step, _ = decide.Copy("eu", "us", none, decide.HeldCopy{Known: true, Owner: "eu", Version: asked, Over: &decide.Over{}})

@@ -447,6 +447,44 @@ func TestMovedWithoutThisRegion(t *testing.T) {
 	}, "ap")
 }
 
+// M34, M38: a region that a cut kept from the policy which enabled the new owner believes the last owner, also about what it created itself.
+func TestHandedOnMeanwhile(t *testing.T) {
+	t.Parallel()
+	for _, birth := range []fleet.RegionName{"eu", "us"} {
+		t.Run("created in "+string(birth), func(t *testing.T) {
+			t.Parallel()
+			h := newHanding(t, "eu", "us", "ap")
+			h.line(birth, "eu", "us")
+			h.turn("both have the project", func() bool { return h.owner("us", birth, lineKey) == h.owner("eu", birth, lineKey) }, "eu", "us")
+			if birth == "us" {
+				_, err := h.request("us", "eu", false)
+				require.NoError(t, err)
+			}
+			h.turn("eu owns all", func() bool {
+				o, p := h.owner("us", birth, lineKey), h.owner("us", birth, press)
+				return o[:2] == "eu" && o == p
+			}, "eu", "us")
+			h.cut("us", "eu", true)
+			h.cut("us", "ap", true)
+			policy := &fleet.MultiRegionPolicy{DefaultControlRegion: "eu", EnabledRegions: []string{"eu", "us", "ap"}}
+			_, err := h.regions["eu"].store.Declare(t.Context(), h.write(lineKey), fleet.ProjectSpec{HolderSpec: fleet.HolderSpec{MultiRegionPolicy: policy}})
+			require.NoError(t, err)
+			h.turn("ap has the project", func() bool { return h.owner("ap", birth, lineKey) == h.owner("eu", birth, lineKey) }, "eu", "ap")
+			_, err = h.request("eu", "ap", false)
+			require.NoError(t, err)
+			h.turn("ap owns all", func() bool {
+				o := h.owner("eu", birth, lineKey)
+				return o[:2] == "ap" && h.owner("eu", birth, press) == o
+			}, "eu", "ap")
+			h.cut("us", "eu", false)
+			h.cut("us", "ap", false)
+			h.agree("us too")
+			require.Empty(t, h.aside("us", "ap"))
+			require.Empty(t, h.aside("us", "eu"))
+		})
+	}
+}
+
 // M34, M38: a claim by a region that no known policy enables, since a restore undid that policy, waits until an operator enables it again.
 func TestRestoreUndoesEnabling(t *testing.T) {
 	t.Parallel()

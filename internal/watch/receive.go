@@ -22,7 +22,7 @@ func ChangeOf(peer fleet.RegionName, l api.WatchLine) (fleet.CopyChange, error) 
 		c.Object.Version, c.TookOver = c.Version, o.SyncingNow().TookOver
 	case l.Type == api.WatchGone && l.Gone != nil:
 		c.Key.ObjectKey = fleet.ObjectKey{Kind: fleet.ObjectKind(l.Gone.Kind), Scope: l.Gone.Site, Name: l.Gone.Name}
-		c.End, c.TookOver = fleet.CopyEnd(l.Gone.Reason), l.Gone.TookOver
+		c.End, c.TookOver, c.MovedTo = fleet.CopyEnd(l.Gone.Reason), l.Gone.TookOver, fleet.RegionName(l.Gone.MovedTo)
 	default:
 		return c, fleet.Errorf(fleet.Invalid, "a line of type %.20q without its object", l.Type)
 	}

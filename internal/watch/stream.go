@@ -227,7 +227,7 @@ func (s *Stream) changes(ctx context.Context, rows []postgres.Event) ([]api.Watc
 		case is && s.shows(&o):
 			lines = append(lines, s.line(o))
 		case c.shown && is:
-			lines = append(lines, gone(c, s.leaves(&o)))
+			lines = append(lines, s.left(c, &o))
 		case c.shown:
 			lines = append(lines, gone(c, fleet.CopyDeleted))
 		}
@@ -262,12 +262,14 @@ func (s state) ownedBy(region fleet.RegionName) bool {
 	return s.Syncing != nil && s.Syncing.OwningRegion == string(region)
 }
 
-// leaves is why a watch shows an object no more: another region owns it now and shows it, or the policy changed.
-func (s *Stream) leaves(o *fleet.Object) fleet.CopyEnd {
+// left says why a watch shows an object no more: another region owns it now and shows it, or the policy changed.
+func (s *Stream) left(c *change, o *fleet.Object) api.WatchLine {
 	if share, err := o.Share(); err == nil && s.Filter.Owner != "" && share.OwningRegion != string(s.Filter.Owner) && share.In(s.Filter.Region) {
-		return fleet.CopyMoved
+		line := gone(c, fleet.CopyMoved)
+		line.Gone.MovedTo = share.OwningRegion
+		return line
 	}
-	return fleet.CopyRemoved
+	return gone(c, fleet.CopyRemoved)
 }
 
 func (s *Stream) shared(share fleet.Syncing) bool {

@@ -141,15 +141,15 @@ func (s *Store) AnswerFor(ctx context.Context, peer fleet.RegionName, asked []fl
 			out[i] = fleet.CopyChange{Key: a.Key, Version: o.Version, Object: o}
 			continue
 		}
-		if out[i], err = s.end(ctx, a, known[a.Key]); err != nil {
+		if out[i], err = s.end(ctx, peer, a, known[a.Key]); err != nil {
 			return nil, err
 		}
 	}
 	return out, nil
 }
 
-// end says how what is not shared any more went.
-func (s *Store) end(ctx context.Context, a fleet.CopyAsked, r db.KnownRow) (fleet.CopyChange, error) {
+// end says how what is not shared any more went. How a copy went from here, its owner answers.
+func (s *Store) end(ctx context.Context, peer fleet.RegionName, a fleet.CopyAsked, r db.KnownRow) (fleet.CopyChange, error) {
 	out := fleet.CopyChange{Key: a.Key, Version: fleet.CopyVersion{OwnerEpoch: r.OwnerEpoch, Number: r.Number}}
 	switch {
 	case r.Owner != "" && r.Owner != s.Region:
@@ -158,8 +158,11 @@ func (s *Store) end(ctx context.Context, a fleet.CopyAsked, r db.KnownRow) (flee
 	case r.Owner != "": // also one whose share ended while it was read
 		out.End = fleet.CopyRemoved
 		return out, nil
-	case r.Number > 0:
+	case r.Number > 0 && (r.LastOwner == s.Region || r.LastOwner == ""):
 		out.End = fleet.CopyDeleted
+		return out, nil
+	case r.Number > 0 && r.LastOwner != string(peer):
+		out.End, out.MovedTo = fleet.CopyMoved, fleet.RegionName(r.LastOwner)
 		return out, nil
 	}
 	out.Version = a.Version
@@ -349,7 +352,8 @@ func listUndone(ctx context.Context, q *db.Queries, peer fleet.RegionName, posit
 	return putLost(ctx, q, peer, all)
 }
 
-// move has another region answer for copies. It is asked: of what it never shared with this region, its stream says nothing.
+// move has another region answer for copies, as their last owner says, whatever the policies that are known here prove. It is asked
+// if this was the answer to a question: of what it never shared with this region, its stream says nothing.
 func (a *applying) move(ctx context.Context) error {
 	if len(a.all.moved) == 0 {
 		return nil
@@ -359,7 +363,7 @@ func (a *applying) move(ctx context.Context) error {
 	asked := map[fleet.RegionName]bool{a.self: true}
 	for _, m := range a.all.moved {
 		p.Owners = append(p.Owners, string(m.MovedTo))
-		if asked[m.MovedTo] || !m.Version.Newer(a.held[m.Key].Version) { // two regions that each name the other are not asked for ever
+		if a.compared == nil || asked[m.MovedTo] || !m.Version.Newer(a.held[m.Key].Version) { // two regions that each name the other are not asked for ever
 			continue
 		}
 		asked[m.MovedTo] = true
@@ -367,5 +371,10 @@ func (a *applying) move(ctx context.Context) error {
 			return err
 		}
 	}
-	return postgres.Failed("move copies", a.q.MoveCopies(ctx, p))
+	if err := a.q.MoveCopies(ctx, p); err != nil {
+		return postgres.Failed("move copies", err)
+	}
+	return postgres.Failed("move what this region created", a.q.MoveOwn(ctx, db.MoveOwnParams{
+		Self: a.s.Region, Peer: p.Peer, Regions: p.Regions, Kinds: p.Kinds, Scopes: p.Scopes, Names: p.Names, Owners: p.Owners,
+	}))
 }

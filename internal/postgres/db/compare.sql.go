@@ -318,11 +318,12 @@ func (q *Queries) HeldSums(ctx context.Context, arg HeldSumsParams) ([]HeldSumsR
 const known = `-- name: Known :many
 SELECT k.region::text AS region, k.kind::text AS kind, k.scope::text AS scope, k.name::text AS name, coalesce(s.uid::text, '')::text AS uid, coalesce(s.owner, '')::text AS owner,
     (coalesce(s.syncing -> 'regions' ? $1::text, false))::boolean AS shared,
-    coalesce(s.owner_epoch, d.epoch, 0)::bigint AS owner_epoch, coalesce(s.number, d.seq, 0)::bigint AS number
+    coalesce(s.owner_epoch, d.epoch, 0)::bigint AS owner_epoch, coalesce(s.number, d.seq, 0)::bigint AS number,
+    coalesce(d.owner, '')::text AS last_owner
 FROM (SELECT unnest($2::text[]) AS region, unnest($3::text[]) AS kind, unnest($4::text[]) AS scope, unnest($5::text[]) AS name) k
 LEFT JOIN shared s ON s.kind = k.kind AND s.scope = k.scope AND s.name = k.name AND s.region = k.region
 LEFT JOIN LATERAL (
-    SELECT e.seq, coalesce((e.before ->> 'ownerEpoch')::bigint, 1) AS epoch FROM events e
+    SELECT e.seq, coalesce((e.before ->> 'ownerEpoch')::bigint, 1) AS epoch, e.before -> 'syncing' ->> 'owningRegion' AS owner FROM events e
     WHERE s.uid IS NULL AND e.type = 'deleted' AND e.kind = k.kind AND e.scope = k.scope AND e.name = k.name
       AND e.region = CASE WHEN k.region = (SELECT r.name FROM region r) THEN '' ELSE k.region END
     ORDER BY e.seq DESC LIMIT 1) d ON true
@@ -346,6 +347,7 @@ type KnownRow struct {
 	Shared     bool
 	OwnerEpoch int64
 	Number     int64
+	LastOwner  string
 }
 
 // What this region knows of objects that another one names: its row if it has one, else how it went.
@@ -374,6 +376,7 @@ func (q *Queries) Known(ctx context.Context, arg KnownParams) ([]KnownRow, error
 			&i.Shared,
 			&i.OwnerEpoch,
 			&i.Number,
+			&i.LastOwner,
 		); err != nil {
 			return nil, err
 		}
@@ -469,6 +472,36 @@ type MoveCopiesParams struct {
 
 func (q *Queries) MoveCopies(ctx context.Context, arg MoveCopiesParams) error {
 	_, err := q.db.Exec(ctx, moveCopies,
+		arg.Peer,
+		arg.Regions,
+		arg.Kinds,
+		arg.Scopes,
+		arg.Names,
+		arg.Owners,
+	)
+	return err
+}
+
+const moveOwn = `-- name: MoveOwn :exec
+UPDATE objects o SET syncing = jsonb_set(o.syncing, '{owningRegion}', to_jsonb(k.owner))
+FROM (SELECT unnest($3::text[]) AS region, unnest($4::text[]) AS kind, unnest($5::text[]) AS scope, unnest($6::text[]) AS name,
+      unnest($7::text[]) AS owner) k
+WHERE k.region = $1::text AND o.kind = k.kind AND o.scope = k.scope AND o.name = k.name AND o.syncing ->> 'owningRegion' = $2::text
+`
+
+type MoveOwnParams struct {
+	Self    string
+	Peer    string
+	Regions []string
+	Kinds   []string
+	Scopes  []string
+	Names   []string
+	Owners  []string
+}
+
+func (q *Queries) MoveOwn(ctx context.Context, arg MoveOwnParams) error {
+	_, err := q.db.Exec(ctx, moveOwn,
+		arg.Self,
 		arg.Peer,
 		arg.Regions,
 		arg.Kinds,
