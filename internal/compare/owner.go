@@ -200,7 +200,7 @@ func (o *Owner) named(ctx context.Context, peer fleet.RegionName, in named, out 
 		return err
 	}
 	for i, c := range answers {
-		if in.Changed && c.Object != nil && c.Version == asked[i].Version {
+		if in.Changed && (c.Object != nil || c.MovedTo == peer) && c.Version == asked[i].Version {
 			continue
 		}
 		if err := out.write(replyOf(c, o.View)); err != nil {

@@ -80,7 +80,7 @@ func (c copyCase) overtaken() bool {
 
 // handsOn: the owner names the next one, which is not this region.
 func (c copyCase) handsOn() bool {
-	return c.held.Known && c.held.Owner == c.peer && c.change.MovedTo != "" && c.change.MovedTo != c.self
+	return c.held.Known && c.held.Owner == c.peer && !c.regional() && c.change.MovedTo != "" && c.change.MovedTo != c.self
 }
 
 // echoed: the peer was asked whether it claimed the object, and has no trace of it.
@@ -112,7 +112,7 @@ var copyRules = []struct {
 	{"own_object", func(c copyCase) bool {
 		return c.change.Key.Region == c.self && c.held.Owner != c.peer && !c.claims()
 	}, CopyRefuse},
-	{"moved", func(c copyCase) bool { return c.change.MovedTo != "" }, CopyMove},
+	{"moved", copyCase.handsOn, CopyMove},
 	{"moved", func(c copyCase) bool { return c.change.End == fleet.CopyMoved }, CopyKeep},
 	{"not_its_owner", func(c copyCase) bool {
 		return c.change.Object != nil && c.share.OwningRegion != string(c.peer)

@@ -96,6 +96,9 @@ func (c CopyChange) Validate() error {
 	if c.Key.Scope != "" || c.Key.Kind.Declared().OfSite {
 		names = append(names, c.Key.Scope)
 	}
+	if c.MovedTo != "" {
+		names = append(names, string(c.MovedTo))
+	}
 	if c.Object != nil {
 		if err := c.Object.storable(); err != nil {
 			return err
