@@ -17,6 +17,7 @@ const (
 // HeldCopy is what a region has of an object: a copy, or a marker that there is none any more. Its zero value is neither.
 type HeldCopy struct {
 	Known   bool
+	Gone    bool // a marker
 	Owner   fleet.RegionName
 	Version fleet.CopyVersion
 	// Over is the policy that another owner, or what the peer created, is proven by; nil: that is not checked.
@@ -70,7 +71,8 @@ func (c copyCase) claims() bool {
 
 // rival: two regions claimed the object in the same epoch.
 func (c copyCase) rival() bool {
-	return c.held.Known && c.held.Owner != c.peer && c.held.Version.OwnerEpoch == c.change.Version.OwnerEpoch && c.held.Version.OwnerEpoch > 1
+	return c.held.Known && c.held.Owner != c.peer && c.held.Version.OwnerEpoch == c.change.Version.OwnerEpoch && c.held.Version.OwnerEpoch > 1 &&
+		!c.passedOn()
 }
 
 // overtaken: another region owns the object since the peer may have.
@@ -83,9 +85,15 @@ func (c copyCase) handsOn() bool {
 	return c.held.Known && c.held.Owner == c.peer && !c.regional() && c.change.MovedTo != "" && c.change.MovedTo != c.self
 }
 
-// echoed: the peer was asked whether it claimed the object, and has no trace of it.
-func (c copyCase) echoed() bool {
-	return c.change.Seen != nil && c.change.Object == nil && c.change.Version == *c.change.Seen && c.held.Known && c.held.Owner != c.peer
+// passedOn: the last owner named the next one, of which this region has no state yet.
+func (c copyCase) passedOn() bool {
+	return c.held.Known && !c.held.Gone && c.held.Version.Number == fleet.MovedNumber
+}
+
+// unclaimed: the peer was asked whether it claimed what another region owns, and knows no higher epoch of it.
+func (c copyCase) unclaimed() bool {
+	return c.change.Seen != nil && c.change.Object == nil && c.held.Known && c.held.Owner != c.peer &&
+		c.change.Version.OwnerEpoch <= c.held.Version.OwnerEpoch
 }
 
 // answered reports whether the owner answered this about the state that is held. Then it counts, whatever the versions
@@ -104,20 +112,20 @@ var copyRules = []struct {
 	{"not_its_own", func(c copyCase) bool { // it owned the object, or lost a claim of it
 		return (c.change.End == fleet.CopyRemoved || c.change.End == fleet.CopyMoved && !c.handsOn()) && c.change.Key.Region == c.self
 	}, CopyKeep},
-	{"never_its_own", copyCase.echoed, CopyKeep},
+	{"never_its_own", copyCase.unclaimed, CopyKeep},
 	{"own_object", func(c copyCase) bool { return c.change.Key.Region == c.self && c.regional() }, CopyRefuse},
 	{"not_its_owner", func(c copyCase) bool { return c.regional() && c.change.Key.Region != c.peer }, CopyRefuse},
 	{RivalLost, func(c copyCase) bool { return c.rival() && c.older() }, CopyKeep},
 	{"older", func(c copyCase) bool { return c.older() && !c.answered() }, CopyKeep},
 	{"own_object", func(c copyCase) bool {
-		return c.change.Key.Region == c.self && c.held.Owner != c.peer && !c.claims()
+		return c.change.Key.Region == c.self && c.held.Owner != c.peer && !c.claims() && (c.change.Object != nil || !c.held.Gone)
 	}, CopyRefuse},
 	{"moved", copyCase.handsOn, CopyMove},
 	{"moved", func(c copyCase) bool { return c.change.End == fleet.CopyMoved }, CopyKeep},
 	{"not_its_owner", func(c copyCase) bool {
 		return c.change.Object != nil && c.share.OwningRegion != string(c.peer)
 	}, CopyRefuse},
-	{"moved", func(c copyCase) bool { return c.overtaken() && c.change.End == fleet.CopyRemoved }, CopyKeep}, // said before it moved
+	{"moved", func(c copyCase) bool { return c.overtaken() && (c.change.End == fleet.CopyRemoved || c.passedOn()) }, CopyKeep}, // said before it moved
 	{"not_its_owner", copyCase.overtaken, CopyRefuse},
 	{UnprovenOwner, func(c copyCase) bool {
 		return c.newOwner() && c.held.Over != nil && !c.held.Over.Proves(c.self, c.peer)

@@ -142,10 +142,23 @@ func TestCopyAnswered(t *testing.T) {
 		step, _ = decide.Copy("us", "eu", moved, decide.HeldCopy{Known: true, Owner: "eu", Version: *at(5)})
 		require.Equal(t, want, step, "what us created moved to %s", to)
 	}
+	deleted := fleet.CopyChange{Key: moved.Key, Version: fleet.CopyVersion{OwnerEpoch: 2, Number: 1}, End: fleet.CopyDeleted}
+	step, _ = decide.Copy("us", "eu", deleted, decide.HeldCopy{Known: true, Gone: true, Owner: "us", Version: *at(5)})
+	require.Equal(t, decide.CopyEnd, step, "both deleted it")
 	asked := fleet.CopyVersion{OwnerEpoch: 3, Number: 5}
 	none := fleet.CopyChange{Key: moved.Key, Version: asked, End: fleet.CopyUnknown, Seen: &asked}
 	step, _ = decide.Copy("eu", "us", none, decide.HeldCopy{Known: true, Owner: "eu", Version: asked, Over: &decide.Over{}})
 	require.Equal(t, decide.CopyKeep, step, "us never claimed it from eu")
+	claimed := fleet.CopyChange{Key: moved.Key, Version: fleet.CopyVersion{OwnerEpoch: 4, Number: 1}, End: fleet.CopyDeleted, Seen: &asked}
+	step, _ = decide.Copy("eu", "us", claimed, decide.HeldCopy{Known: true, Owner: "eu", Version: asked, Over: &decide.Over{Policy: policyOf("us", "us", "eu"), Itself: true}})
+	require.Equal(t, decide.CopyEnd, step, "us claimed it, and deleted it")
+	passedOn := decide.HeldCopy{Known: true, Owner: "ap", Version: fleet.CopyVersion{OwnerEpoch: 2, Number: fleet.MovedNumber}}
+	state := sharedBy("us", "us", "eu")
+	for epoch := range int64(2) {
+		c := fleet.CopyChange{Key: fleet.CopyKey{Region: "eu", ObjectKey: sharedKey}, Version: fleet.CopyVersion{OwnerEpoch: epoch + 1, Number: 9}, Object: state}
+		step, _ = decide.Copy("eu", "us", c, passedOn)
+		require.Equal(t, decide.CopyKeep, step, "what us had before it named ap")
+	}
 	late := fleet.CopyChange{Key: moved.Key, Version: *at(6), End: fleet.CopyRemoved}
 	step, _ = decide.Copy("us", "eu", late, decide.HeldCopy{Known: true, Owner: "ap", Version: *at(5)})
 	require.Equal(t, decide.CopyKeep, step, "what eu said before it moved")

@@ -24,6 +24,10 @@ type CopyVersion struct {
 	Number     int64 `json:"number"`
 }
 
+// MovedNumber is that of a copy whose last owner named the next one: every state of that one, in this epoch or a higher one, is newer, as
+// each region numbers its own states.
+const MovedNumber = 1
+
 // Newer reports whether v is after o.
 func (v CopyVersion) Newer(o CopyVersion) bool {
 	return cmp.Or(cmp.Compare(v.OwnerEpoch, o.OwnerEpoch), cmp.Compare(v.Number, o.Number)) > 0

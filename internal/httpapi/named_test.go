@@ -168,8 +168,8 @@ func TestPlanOfCopies(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, r.call(r.admin, http.MethodGet, "/api/v1/pools/other", nil).status, "nothing was written")
 }
 
-// M34, M39, N107: what eu created and this region owns by now is planned, applied and pruned like its own. The names of templates are as eu
-// has them.
+// M34, M39, N107: what eu created and this region owns by now is planned and applied like its own, and never pruned. The names of
+// templates are as eu has them.
 func TestPlanOfOwnedCopies(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
@@ -196,16 +196,8 @@ func TestPlanOfOwnedCopies(t *testing.T) {
 	require.Contains(t, string(r.view("/api/v1/sites/plant-1/instances/i").Spec), `"template":"eu/press","durability":"async","templateGeneration":4`)
 	require.Equal(t, "line unchanged, base unchanged, press unchanged, i unchanged", actions(r.plan(body)))
 
-	r.put("/api/v1/templates/base?region=test", api.TemplatePut{Project: "line", Base: []byte(`{"of":"test"}`)})
 	rest := many(`"applySet":"shop","prune":true`, objects[0], `{"kind":"Instance","site":"plant-1","name":"i","project":"line","spec":{"config":{}}}`)
-	p = r.plan(rest)
-	require.Equal(t, "line unchanged, i change, press delete, base delete", actions(p))
-	out := r.apply(rest)
-	require.Zero(t, out.Failed, "%+v", out.Objects)
-	for _, name := range []string{"press", "base"} {
-		require.Equal(t, http.StatusNotFound, r.call(r.admin, http.MethodGet, "/api/v1/templates/"+name+"?region=eu", nil).status)
-	}
-	r.view("/api/v1/templates/base")
+	require.Equal(t, "line unchanged, i change", actions(r.plan(rest)), "its set is that of eu")
 }
 
 // M6, M41, M43: what the policies do not have declared in this region, as they are and as the request makes them, is refused before anything
@@ -216,16 +208,19 @@ func TestPlanUnderPolicies(t *testing.T) {
 	r.meets("eu")
 	r.copied(fleet.ProjectKey("line"), "line", "eu", `{"multiRegionPolicy":{"enabledRegions":["eu","us"],"defaultControlRegion":"eu"}}`)
 	r.put("/api/v1/projects/own", api.ProjectPut{MultiRegionPolicy: policyOf("test", "eu")})
+	r.put("/api/v1/projects/other", api.ProjectPut{})
+	r.put("/api/v1/services/of-other", api.ServicePut{Project: "other", MultiRegionPolicy: policyOf("test", "us")})
 	body := many("", `{"kind":"Pool","name":"a","project":"line","spec":{}}`, `{"kind":"Template","name":"b","project":"line","spec":{"base":{}}}`,
 		`{"kind":"Pool","name":"c","project":"own","spec":{}}`, `{"kind":"Template","name":"d","project":"own","spec":{"base":{}}}`,
 		`{"kind":"Service","name":"e","project":"own","spec":{"multiRegionPolicy":{"enabledRegions":["eu"],"defaultControlRegion":"eu"}}}`,
 		`{"kind":"Pool","name":"f","project":"own","service":"e","spec":{}}`,
 		`{"kind":"Organization","name":"g","spec":{"multiRegionPolicy":{"enabledRegions":["eu","test"],"defaultControlRegion":"eu"}}}`,
-		`{"kind":"Project","name":"h","spec":{"organization":"g"}}`)
+		`{"kind":"Project","name":"h","spec":{"organization":"g"}}`, `{"kind":"Pool","name":"i","project":"own","service":"of-other","spec":{}}`)
 	p := r.plan(body)
-	require.Equal(t, "g refused, h refused, e refused, a refused, c create, f refused, b refused, d create", actions(p))
+	require.Equal(t, "g refused, h refused, e refused, a refused, c create, f refused, i refused, b refused, d create", actions(p))
 	require.Contains(t, planOf(t, p, "a").Problem.Detail, "does not enable region test; enabled: eu, us")
 	require.Equal(t, "eu", planOf(t, p, "b").Problem.Owner)
+	require.Equal(t, "service of-other not found in project own", planOf(t, p, "i").Problem.Detail)
 	require.GreaterOrEqual(t, r.call(r.admin, http.MethodPost, applyPath, body).status, 400)
 	require.Equal(t, http.StatusNotFound, r.call(r.admin, http.MethodGet, "/api/v1/pools/c", nil).status, "nothing was written")
 }

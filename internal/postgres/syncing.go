@@ -254,20 +254,30 @@ func (s *Store) MayDeclare(ctx context.Context, all []Declaring) ([]error, error
 	}
 	refused := make([]error, len(all))
 	for i, d := range all {
-		named := fleet.CopyKey{ObjectKey: d.Object.ObjectKey}
-		if d.Before != nil {
-			if d.Object.Kind.Declared().Holder {
-				continue // another control region begins a hand-over
-			}
-			named = d.Before.Named(s.Region)
-		}
-		policies, err := over[d.Object.Region].policies(d.Object)
-		if err != nil {
-			return nil, err
-		}
-		refused[i] = decide.MayDeclare(named, s.Region, policies...)
+		refused[i] = s.mayDeclare(d, over[d.Object.Region])
 	}
 	return refused, nil
+}
+
+func (s *Store) mayDeclare(d Declaring, over holders) error {
+	o, named := d.Object, fleet.CopyKey{ObjectKey: d.Object.ObjectKey}
+	if d.Before != nil {
+		named = d.Before.Named(s.Region)
+		fence := d.Before.SyncingNow().Fence
+		switch {
+		case fence != nil:
+			return fenced(named, d.Before.ObjectKey, fence.To)
+		case o.Kind.Declared().Holder:
+			return nil // another control region begins a hand-over
+		}
+	} else if o.Service != "" && o.Project != fleet.DefaultProject && over[fleet.ServiceKey(o.Service)].project != o.Project {
+		return noService(o.Service, o.Project)
+	}
+	policies, err := over.policies(o)
+	if err != nil {
+		return err
+	}
+	return decide.MayDeclare(named, s.Region, policies...)
 }
 
 // MayTurn refuses to have anything done with an object in a region where the policy over it does not allow writing it:
@@ -300,10 +310,14 @@ func (h holders) checkPlace(ctx context.Context, q *db.Queries, o *fleet.Object)
 		}
 	}
 	if of, is := h[fleet.ServiceKey(o.Service)]; !is || of.project != o.Project {
-		return fleet.Errorf(fleet.NotFound, "service %s not found in project %s", o.Service, o.Project).At("/service").
-			WithHint("declare it first: PUT /api/v1/services/" + o.Service)
+		return noService(o.Service, o.Project)
 	}
 	return nil
+}
+
+func noService(name string, project fleet.ProjectName) error {
+	return fleet.Errorf(fleet.NotFound, "service %s not found in project %s", name, project).At("/service").
+		WithHint("declare it first: PUT /api/v1/services/" + name)
 }
 
 // Refreshed is an object as it is, and its new syncing.

@@ -171,6 +171,7 @@ type change struct {
 // take notes an event of the object. The version of what a peer sees no more is the last of this region's own.
 func (c *change) take(e postgres.Event, s *Stream) {
 	before, after := stateOf(e.Before), stateOf(e.After)
+	number := c.number
 	c.last, c.number = e, e.Cursor.Seq
 	for _, is := range []state{before, after} {
 		if is.Syncing != nil {
@@ -182,6 +183,9 @@ func (c *change) take(e postgres.Event, s *Stream) {
 	}
 	if c.key.Region != "" && !before.ownedBy(s.Self) && !after.ownedBy(s.Self) {
 		c.number = max(before.Number, after.Number)
+		if c.shown && s.Filter.Owner != "" {
+			c.number = number // the next owner has its own
+		}
 	}
 	c.shown = c.shown || before.Syncing != nil && s.shared(*before.Syncing)
 	c.concerns = c.shown || after.Syncing != nil && s.shared(*after.Syncing)

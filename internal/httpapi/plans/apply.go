@@ -141,7 +141,7 @@ func (p *planner) doneBefore(ctx context.Context, bound api.Plan) (map[api.PlanK
 	var keys []string
 	for _, o := range bound.Objects {
 		if o.Action == api.PlanDelete {
-			key := partKey(p.key, fleet.RegionName(o.Region), fleet.ObjectKey{Kind: fleet.ObjectKind(o.Kind), Scope: o.Site, Name: o.Name})
+			key := partKey(p.key, fleet.ObjectKey{Kind: fleet.ObjectKind(o.Kind), Scope: o.Site, Name: o.Name})
 			deletes[key], keys = o.PlanKey, append(keys, key)
 		}
 	}

@@ -357,8 +357,7 @@ func (p *planner) prune(ctx context.Context) error {
 	}
 	gone := map[fleet.ObjectKind][]*planned{}
 	for _, o := range set {
-		in := p.declared[o.ObjectKey]
-		if in != nil && in.region() == o.Region || !p.caller.Sees(o.Project) {
+		if p.declared[o.ObjectKey] != nil || !p.caller.Sees(o.Project) {
 			continue
 		}
 		d := &planned{key: o.ObjectKey, project: o.Project, action: api.PlanDelete, now: &plans.Standing{Object: o}}

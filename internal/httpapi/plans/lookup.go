@@ -191,7 +191,7 @@ func (p *planner) lookForSeen(ctx context.Context) error {
 	}
 	keys := make([]string, len(p.r.objects))
 	for i, o := range p.r.objects {
-		keys[i] = partKey(p.key, "", o.key)
+		keys[i] = partKey(p.key, o.key)
 	}
 	seen, err := p.s.Store.SeenKeys(ctx, p.caller.Actor, keys)
 	for i, o := range p.r.objects {
@@ -200,14 +200,8 @@ func (p *planner) lookForSeen(ctx context.Context) error {
 	return err
 }
 
-// partKey is the idempotency key of one object of a request; a region is that of a copy that is deleted.
-func partKey(key string, region fleet.RegionName, of fleet.ObjectKey) string {
-	name := of.String()
-	if region != "" {
-		name = fleet.CopyKey{Region: region, ObjectKey: of}.String()
-	}
-	return sumOf([]byte(key + "\n" + name))
-}
+// partKey is the idempotency key of one object of a request.
+func partKey(key string, of fleet.ObjectKey) string { return sumOf([]byte(key + "\n" + of.String())) }
 
 // reference is an object that another one refers to: of the request, else as it stands.
 type reference struct {

@@ -1,6 +1,7 @@
 package plans
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"strconv"
@@ -127,7 +128,10 @@ func (a *applying) putTemplateOf(ctx context.Context, o *planned, w postgres.Wri
 
 // writeOf makes the store's write; bound to a plan it is also bound to what was planned from.
 func (a *applying) writeOf(o *planned) postgres.Write {
-	w := postgres.Write{Key: o.key, Region: o.region(), Service: o.service, Labels: o.labels, Request: postgres.Request{Project: o.project, Actor: a.caller.Actor, Limit: a.OperationLimit}}
+	w := postgres.Write{Key: o.key, Service: o.service, Labels: o.labels, Request: postgres.Request{Project: o.project, Actor: a.caller.Actor, Limit: a.OperationLimit}}
+	if o.key.Kind.Declared().Shared { // not what took its name since
+		w.Region = cmp.Or(o.region(), fleet.RegionName(a.Region))
+	}
 	switch {
 	case o.action == api.PlanDelete || a.bound && o.now != nil:
 		w.IfMatch = o.now.ResourceVersion
@@ -135,11 +139,7 @@ func (a *applying) writeOf(o *planned) postgres.Write {
 		w.IfMatch = postgres.NoVersion
 	}
 	if a.key != "" {
-		var of fleet.RegionName
-		if o.action == api.PlanDelete {
-			of = o.region()
-		}
-		w.Idempotency = postgres.Idempotency{Key: partKey(a.key, of, o.key), Hash: a.request}
+		w.Idempotency = postgres.Idempotency{Key: partKey(a.key, o.key), Hash: a.request}
 	}
 	return w
 }

@@ -164,6 +164,9 @@ func (s *Store) end(ctx context.Context, peer fleet.RegionName, a fleet.CopyAske
 	case r.Number > 0 && r.LastOwner != string(peer):
 		out.End, out.MovedTo = fleet.CopyMoved, fleet.RegionName(r.LastOwner)
 		return out, nil
+	case r.Number > 0:
+		out.Version, out.End = a.Version, fleet.CopyUnknown
+		return out, nil
 	}
 	out.Version = a.Version
 	n, err := s.Q.FeedNumbers(ctx, fleet.EraOf(a.Version.Number))
@@ -359,10 +362,10 @@ func (a *applying) move(ctx context.Context) error {
 		return nil
 	}
 	c := columnsOf(keysOf(a.all.moved))
-	p := db.MoveCopiesParams{Regions: c.regions, Kinds: c.kinds, Scopes: c.scopes, Names: c.names, Peer: string(a.peer)}
+	p := db.MoveCopiesParams{Regions: c.regions, Kinds: c.kinds, Scopes: c.scopes, Names: c.names, Peer: string(a.peer), MovedNumber: fleet.MovedNumber}
 	asked := map[fleet.RegionName]bool{a.self: true}
 	for _, m := range a.all.moved {
-		p.Owners = append(p.Owners, string(m.MovedTo))
+		p.Owners, p.Epochs = append(p.Owners, string(m.MovedTo)), append(p.Epochs, m.Version.OwnerEpoch)
 		if a.compared == nil || asked[m.MovedTo] || !m.Version.Newer(a.held[m.Key].Version) { // two regions that each name the other are not asked for ever
 			continue
 		}
@@ -375,6 +378,7 @@ func (a *applying) move(ctx context.Context) error {
 		return postgres.Failed("move copies", err)
 	}
 	return postgres.Failed("move what this region created", a.q.MoveOwn(ctx, db.MoveOwnParams{
-		Self: a.s.Region, Peer: p.Peer, Regions: p.Regions, Kinds: p.Kinds, Scopes: p.Scopes, Names: p.Names, Owners: p.Owners,
+		Self: a.s.Region, Peer: p.Peer, Regions: p.Regions, Kinds: p.Kinds, Scopes: p.Scopes, Names: p.Names, Owners: p.Owners, Epochs: p.Epochs,
+		MovedNumber: p.MovedNumber,
 	}))
 }

@@ -455,52 +455,61 @@ func (q *Queries) LostWrites(ctx context.Context, arg LostWritesParams) ([]LostW
 }
 
 const moveCopies = `-- name: MoveCopies :exec
-UPDATE copies c SET owner = k.owner
-FROM (SELECT unnest($2::text[]) AS region, unnest($3::text[]) AS kind, unnest($4::text[]) AS scope, unnest($5::text[]) AS name,
-      unnest($6::text[]) AS owner) k
-WHERE c.kind = k.kind AND c.scope = k.scope AND c.name = k.name AND c.region = k.region AND c.owner = $1
+UPDATE copies c SET owner = k.owner, owner_epoch = greatest(c.owner_epoch, k.epoch), number = $1
+FROM (SELECT unnest($3::text[]) AS region, unnest($4::text[]) AS kind, unnest($5::text[]) AS scope, unnest($6::text[]) AS name,
+      unnest($7::text[]) AS owner, unnest($8::bigint[]) AS epoch) k
+WHERE c.kind = k.kind AND c.scope = k.scope AND c.name = k.name AND c.region = k.region AND c.owner = $2
 `
 
 type MoveCopiesParams struct {
-	Peer    string
-	Regions []string
-	Kinds   []string
-	Scopes  []string
-	Names   []string
-	Owners  []string
+	MovedNumber int64
+	Peer        string
+	Regions     []string
+	Kinds       []string
+	Scopes      []string
+	Names       []string
+	Owners      []string
+	Epochs      []int64
 }
 
+// See fleet.MovedNumber.
 func (q *Queries) MoveCopies(ctx context.Context, arg MoveCopiesParams) error {
 	_, err := q.db.Exec(ctx, moveCopies,
+		arg.MovedNumber,
 		arg.Peer,
 		arg.Regions,
 		arg.Kinds,
 		arg.Scopes,
 		arg.Names,
 		arg.Owners,
+		arg.Epochs,
 	)
 	return err
 }
 
 const moveOwn = `-- name: MoveOwn :exec
-UPDATE objects o SET syncing = jsonb_set(o.syncing, '{owningRegion}', to_jsonb(k.owner))
-FROM (SELECT unnest($3::text[]) AS region, unnest($4::text[]) AS kind, unnest($5::text[]) AS scope, unnest($6::text[]) AS name,
-      unnest($7::text[]) AS owner) k
-WHERE k.region = $1::text AND o.kind = k.kind AND o.scope = k.scope AND o.name = k.name AND o.syncing ->> 'owningRegion' = $2::text
+UPDATE objects o SET syncing = jsonb_set(o.syncing, '{owningRegion}', to_jsonb(k.owner)), owner_epoch = greatest(o.owner_epoch, k.epoch),
+    owner_number = $1
+FROM (SELECT unnest($4::text[]) AS region, unnest($5::text[]) AS kind, unnest($6::text[]) AS scope, unnest($7::text[]) AS name,
+      unnest($8::text[]) AS owner, unnest($9::bigint[]) AS epoch) k
+WHERE k.region = $2::text AND o.kind = k.kind AND o.scope = k.scope AND o.name = k.name AND o.syncing ->> 'owningRegion' = $3::text
 `
 
 type MoveOwnParams struct {
-	Self    string
-	Peer    string
-	Regions []string
-	Kinds   []string
-	Scopes  []string
-	Names   []string
-	Owners  []string
+	MovedNumber int64
+	Self        string
+	Peer        string
+	Regions     []string
+	Kinds       []string
+	Scopes      []string
+	Names       []string
+	Owners      []string
+	Epochs      []int64
 }
 
 func (q *Queries) MoveOwn(ctx context.Context, arg MoveOwnParams) error {
 	_, err := q.db.Exec(ctx, moveOwn,
+		arg.MovedNumber,
 		arg.Self,
 		arg.Peer,
 		arg.Regions,
@@ -508,6 +517,7 @@ func (q *Queries) MoveOwn(ctx context.Context, arg MoveOwnParams) error {
 		arg.Scopes,
 		arg.Names,
 		arg.Owners,
+		arg.Epochs,
 	)
 	return err
 }

@@ -257,9 +257,9 @@ func (q *Queries) InsertIdempotency(ctx context.Context, arg InsertIdempotencyPa
 
 const insertObject = `-- name: InsertObject :one
 INSERT INTO objects (kind, scope, name, project, service, labels, generation, resource_version, spec, syncing, created_by, owner_epoch)
-VALUES ($1, $2, $3, $4, $5, $6, $7, 0, $8, $9, $10, coalesce((
-    SELECT m.owner_epoch + 1 FROM copy_markers m, region r
-    WHERE m.kind = $1 AND m.scope = $2 AND m.name = $3 AND m.region = r.name), 1))
+VALUES ($1, $2, $3, $4, $5, $6, $7, 0, $8, $9, $10, (
+    SELECT greatest(1, m.owner_epoch + 1, CASE WHEN $1 IN ('organization', 'project', 'service', 'template') THEN 1000 * (r.era - 1) + 1 END)
+    FROM region r LEFT JOIN copy_markers m ON m.kind = $1 AND m.scope = $2 AND m.name = $3 AND m.region = r.name))
 RETURNING uid, kind, api_version, project, scope, name, labels, generation, resource_version, spec, syncing, owner_epoch, created_by, created_at, updated_at, deleting_since, service, refreshed, owner_number
 `
 
@@ -276,7 +276,8 @@ type InsertObjectParams struct {
 	CreatedBy  string
 }
 
-// What is shared is newer than one of its name that went, whoever owned that.
+// What is shared is newer than one of its name that went, whoever owned that. A region that was restored does not know in which epochs
+// others had what it creates again: it leaves a thousand of them out for each era.
 func (q *Queries) InsertObject(ctx context.Context, arg InsertObjectParams) (Object, error) {
 	row := q.db.QueryRow(ctx, insertObject,
 		arg.Kind,

@@ -80,58 +80,6 @@ func (q *Queries) BodiesInOneChunk(ctx context.Context, hashes [][]byte) ([]Bodi
 	return items, nil
 }
 
-const copiesOfApplySet = `-- name: CopiesOfApplySet :many
-SELECT region, kind, scope, name, owner, owner_epoch, number, uid, project, service, labels, generation, spec, syncing, created_by, created_at, updated_at, deleting_since, event FROM copies
-WHERE owner = $1::text AND labels ->> 'holdfast.dev/apply-set' = $2::text AND deleting_since IS NULL
-ORDER BY kind, scope, name, region
-`
-
-type CopiesOfApplySetParams struct {
-	Owner    string
-	ApplySet string
-}
-
-// Copies that this region owns carry a label of an apply set too.
-func (q *Queries) CopiesOfApplySet(ctx context.Context, arg CopiesOfApplySetParams) ([]Copy, error) {
-	rows, err := q.db.Query(ctx, copiesOfApplySet, arg.Owner, arg.ApplySet)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []Copy
-	for rows.Next() {
-		var i Copy
-		if err := rows.Scan(
-			&i.Region,
-			&i.Kind,
-			&i.Scope,
-			&i.Name,
-			&i.Owner,
-			&i.OwnerEpoch,
-			&i.Number,
-			&i.Uid,
-			&i.Project,
-			&i.Service,
-			&i.Labels,
-			&i.Generation,
-			&i.Spec,
-			&i.Syncing,
-			&i.CreatedBy,
-			&i.CreatedAt,
-			&i.UpdatedAt,
-			&i.DeletingSince,
-			&i.Event,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const copiesPlanned = `-- name: CopiesPlanned :many
 SELECT c.region, c.kind, c.scope, c.name, c.owner, c.owner_epoch, c.number, c.uid, c.project, c.service, c.labels, c.generation, c.spec, c.syncing, c.created_by, c.created_at, c.updated_at, c.deleting_since, c.event FROM (SELECT unnest($1::text[]) AS kind, unnest($2::text[]) AS name) k
 JOIN LATERAL (SELECT x.region, x.kind, x.scope, x.name, x.owner, x.owner_epoch, x.number, x.uid, x.project, x.service, x.labels, x.generation, x.spec, x.syncing, x.created_by, x.created_at, x.updated_at, x.deleting_since, x.event FROM copies x WHERE x.kind = k.kind AND x.scope = '' AND x.name = k.name OFFSET 0) c ON true

@@ -154,35 +154,9 @@ func heldRevisionOf(r db.HeldRevisionsRow) (HeldRevision, error) {
 	return h, postgres.Failed("read the spec of a revision", json.Unmarshal(r.Spec, &h.Spec))
 }
 
-// ApplySet reads the objects that carry a label of one apply set, without their specs, and the copies that this region owns;
+// ApplySet reads the objects of this region that carry a label of one apply set, without their specs;
 // those that are being deleted are left out. Each comes after those of its kind that refer to it, as they are deleted.
 func (s *Store) ApplySet(ctx context.Context, name string) ([]fleet.Object, error) {
-	own, err := s.ownOfApplySet(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	rows, err := s.Q.CopiesOfApplySet(ctx, db.CopiesOfApplySetParams{Owner: s.Region, ApplySet: name})
-	copied, referrers, place := make([]fleet.Object, len(rows)), make([][]string, len(rows)), make(map[string]int, len(rows))
-	for i, r := range rows {
-		copied[i] = postgres.CopyOf(r)
-		place[copied[i].Named(s.Region).String()] = i
-	}
-	for _, o := range copied {
-		for _, part := range fleet.CompositionsOf(o) {
-			key := fleet.CopyKey{Region: o.Region, ObjectKey: fleet.TemplateKey(string(part.Name))}
-			if at, is := place[key.String()]; is {
-				referrers[at] = append(referrers[at], o.Named(s.Region).String())
-			}
-		}
-	}
-	order, _ := decide.ByComposition(referrers, func(key string) (int, bool) { i, found := place[key]; return i, found })
-	for _, at := range order {
-		own = append(own, copied[at])
-	}
-	return own, postgres.Failed("read an apply set", err)
-}
-
-func (s *Store) ownOfApplySet(ctx context.Context, name string) ([]fleet.Object, error) {
 	rows, err := s.Q.ObjectsOfApplySet(ctx, name)
 	referrers, place := make([][]string, len(rows)), make(map[string]int, len(rows))
 	for i, r := range rows {

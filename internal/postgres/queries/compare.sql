@@ -144,16 +144,18 @@ SELECT coalesce(nullif(position, ''), began)::text AS place FROM region_streams 
 -- name: LostWrites :many
 SELECT * FROM lost_writes WHERE id > @after ORDER BY id LIMIT @max_rows;
 
+-- See fleet.MovedNumber.
 -- name: MoveCopies :exec
-UPDATE copies c SET owner = k.owner
+UPDATE copies c SET owner = k.owner, owner_epoch = greatest(c.owner_epoch, k.epoch), number = @moved_number
 FROM (SELECT unnest(@regions::text[]) AS region, unnest(@kinds::text[]) AS kind, unnest(@scopes::text[]) AS scope, unnest(@names::text[]) AS name,
-      unnest(@owners::text[]) AS owner) k
+      unnest(@owners::text[]) AS owner, unnest(@epochs::bigint[]) AS epoch) k
 WHERE c.kind = k.kind AND c.scope = k.scope AND c.name = k.name AND c.region = k.region AND c.owner = @peer;
 
 -- name: MoveOwn :exec
-UPDATE objects o SET syncing = jsonb_set(o.syncing, '{owningRegion}', to_jsonb(k.owner))
+UPDATE objects o SET syncing = jsonb_set(o.syncing, '{owningRegion}', to_jsonb(k.owner)), owner_epoch = greatest(o.owner_epoch, k.epoch),
+    owner_number = @moved_number
 FROM (SELECT unnest(@regions::text[]) AS region, unnest(@kinds::text[]) AS kind, unnest(@scopes::text[]) AS scope, unnest(@names::text[]) AS name,
-      unnest(@owners::text[]) AS owner) k
+      unnest(@owners::text[]) AS owner, unnest(@epochs::bigint[]) AS epoch) k
 WHERE k.region = @self::text AND o.kind = k.kind AND o.scope = k.scope AND o.name = k.name AND o.syncing ->> 'owningRegion' = @peer::text;
 
 -- name: DropSync :exec

@@ -15,12 +15,13 @@ ORDER BY name LIMIT sqlc.arg(max_rows);
 -- name: CountObjectsIn :one
 SELECT count(*) FROM objects WHERE kind = @kind AND scope = @scope;
 
--- What is shared is newer than one of its name that went, whoever owned that.
+-- What is shared is newer than one of its name that went, whoever owned that. A region that was restored does not know in which epochs
+-- others had what it creates again: it leaves a thousand of them out for each era.
 -- name: InsertObject :one
 INSERT INTO objects (kind, scope, name, project, service, labels, generation, resource_version, spec, syncing, created_by, owner_epoch)
-VALUES (@kind, @scope, @name, @project, @service, @labels, @generation, 0, @spec, @syncing, @created_by, coalesce((
-    SELECT m.owner_epoch + 1 FROM copy_markers m, region r
-    WHERE m.kind = @kind AND m.scope = @scope AND m.name = @name AND m.region = r.name), 1))
+VALUES (@kind, @scope, @name, @project, @service, @labels, @generation, 0, @spec, @syncing, @created_by, (
+    SELECT greatest(1, m.owner_epoch + 1, CASE WHEN @kind IN ('organization', 'project', 'service', 'template') THEN 1000 * (r.era - 1) + 1 END)
+    FROM region r LEFT JOIN copy_markers m ON m.kind = @kind AND m.scope = @scope AND m.name = @name AND m.region = r.name))
 RETURNING *;
 
 -- name: UpdateObject :one

@@ -25,12 +25,6 @@ LEFT JOIN LATERAL (
     SELECT v.* FROM revisions v WHERE v.site = h.site AND v.name = h.name AND v.revision = h.revision AND v.era = h.era LIMIT 1) r ON true
 ORDER BY k.site, k.name, n.role, n.name;
 
--- Copies that this region owns carry a label of an apply set too.
--- name: CopiesOfApplySet :many
-SELECT * FROM copies
-WHERE owner = @owner::text AND labels ->> 'holdfast.dev/apply-set' = @apply_set::text AND deleting_since IS NULL
-ORDER BY kind, scope, name, region;
-
 -- With those of its kind and scope that refer to each.
 -- name: ObjectsOfApplySet :many
 SELECT o.kind, o.scope, o.name, o.project, o.labels, o.generation, o.resource_version, o.syncing,
