@@ -172,6 +172,42 @@ func Copy(self, peer fleet.RegionName, change fleet.CopyChange, held HeldCopy) (
 	return CopyRefuse, "unmatched"
 }
 
+// Trace is what a region has of an object that a peer asks about and that it does not share with the peer: a row that Owner owns, or the
+// event by which it went, of which LastOwner is the region that ended it; without either, the number of Version is 0.
+type Trace struct {
+	Self, Asker, Owner, LastOwner fleet.RegionName
+	Version                       fleet.CopyVersion
+	// Asked is the state that the peer has.
+	Asked fleet.CopyVersion
+	// Kept is up to which number events are no longer stored, and EraEnd up to which a restore kept those of the era of Asked.
+	Kept     int64
+	EraEnded bool
+	EraEnd   int64
+}
+
+// Ended is what a region answers about such an object (M23, M33). How a copy went from here, the region that ended it answers. Without a
+// trace, the version is that of the peer.
+func Ended(t Trace) fleet.CopyChange {
+	traced := t.Version.Number > 0
+	switch ended := t.LastOwner == t.Self || t.LastOwner == ""; {
+	case t.Owner != "" && t.Owner != t.Self:
+		return fleet.CopyChange{Version: t.Version, End: fleet.CopyMoved, MovedTo: t.Owner}
+	case t.Owner != "": // also one whose share ended while it was read
+		return fleet.CopyChange{Version: t.Version, End: fleet.CopyRemoved}
+	case traced && ended:
+		return fleet.CopyChange{Version: t.Version, End: fleet.CopyDeleted}
+	case traced && t.LastOwner != t.Asker:
+		return fleet.CopyChange{Version: t.Version, End: fleet.CopyMoved, MovedTo: t.LastOwner}
+	case traced:
+		return fleet.CopyChange{Version: t.Asked, End: fleet.CopyUnknown}
+	case t.Asked.Number <= t.Kept:
+		return fleet.CopyChange{Version: t.Asked, End: fleet.CopyDeleted}
+	case t.EraEnded && t.Asked.Number > t.EraEnd:
+		return fleet.CopyChange{Version: t.Asked, End: fleet.CopyUndone}
+	}
+	return fleet.CopyChange{Version: t.Asked, End: fleet.CopyUnknown}
+}
+
 // Loses reports whether a change that is made replaces a state that the owner does not know.
 func Loses(change fleet.CopyChange, held HeldCopy) bool {
 	return change.Seen != nil && held.Known && (change.End == fleet.CopyUndone || held.Version.Newer(change.Version))

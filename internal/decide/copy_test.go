@@ -164,6 +164,30 @@ func TestCopyAnswered(t *testing.T) {
 	require.Equal(t, decide.CopyKeep, step, "what eu said before it moved")
 }
 
+// M23, M33: a region says only of what it ended itself that it is deleted.
+func TestEnded(t *testing.T) {
+	t.Parallel()
+	asked, here := fleet.CopyVersion{OwnerEpoch: 1, Number: 5}, fleet.CopyVersion{OwnerEpoch: 2, Number: 9}
+	for name, c := range map[string]struct {
+		trace decide.Trace
+		want  fleet.CopyChange
+	}{
+		"another region owns it":            {decide.Trace{Owner: "ap", Version: here}, fleet.CopyChange{Version: here, End: fleet.CopyMoved, MovedTo: "ap"}},
+		"the peer owns it":                  {decide.Trace{Owner: "us", Version: here}, fleet.CopyChange{Version: here, End: fleet.CopyMoved, MovedTo: "us"}},
+		"it is not for the peer":            {decide.Trace{Owner: "eu", Version: here}, fleet.CopyChange{Version: here, End: fleet.CopyRemoved}},
+		"this region deleted it":            {decide.Trace{LastOwner: "eu", Version: here}, fleet.CopyChange{Version: here, End: fleet.CopyDeleted}},
+		"another region ended the copy":     {decide.Trace{LastOwner: "ap", Version: here}, fleet.CopyChange{Version: here, End: fleet.CopyMoved, MovedTo: "ap"}},
+		"the peer itself ended the copy":    {decide.Trace{LastOwner: "us", Version: here, Kept: 7}, fleet.CopyChange{Version: asked, End: fleet.CopyUnknown}},
+		"the event may have been collected": {decide.Trace{Kept: 5}, fleet.CopyChange{Version: asked, End: fleet.CopyDeleted}},
+		"a restore undid it":                {decide.Trace{Kept: 1, EraEnded: true, EraEnd: 4}, fleet.CopyChange{Version: asked, End: fleet.CopyUndone}},
+		"that era kept its number":          {decide.Trace{Kept: 1, EraEnded: true, EraEnd: 5}, fleet.CopyChange{Version: asked, End: fleet.CopyUnknown}},
+		"nothing":                           {decide.Trace{}, fleet.CopyChange{Version: asked, End: fleet.CopyUnknown}},
+	} {
+		c.trace.Self, c.trace.Asker, c.trace.Asked = "eu", "us", asked
+		require.Equal(t, c.want, decide.Ended(c.trace), name)
+	}
+}
+
 // M33: a comparison takes away only so much by itself.
 func TestRemove(t *testing.T) {
 	t.Parallel()

@@ -148,39 +148,21 @@ func (s *Store) AnswerFor(ctx context.Context, peer fleet.RegionName, asked []fl
 	return out, nil
 }
 
-// end says how what is not shared any more went. How a copy went from here, its owner answers.
+// end says how what is not shared any more went.
 func (s *Store) end(ctx context.Context, peer fleet.RegionName, a fleet.CopyAsked, r db.KnownRow) (fleet.CopyChange, error) {
-	out := fleet.CopyChange{Key: a.Key, Version: fleet.CopyVersion{OwnerEpoch: r.OwnerEpoch, Number: r.Number}}
-	switch {
-	case r.Owner != "" && r.Owner != s.Region:
-		out.End, out.MovedTo = fleet.CopyMoved, fleet.RegionName(r.Owner)
-		return out, nil
-	case r.Owner != "": // also one whose share ended while it was read
-		out.End = fleet.CopyRemoved
-		return out, nil
-	case r.Number > 0 && (r.LastOwner == s.Region || r.LastOwner == ""):
-		out.End = fleet.CopyDeleted
-		return out, nil
-	case r.Number > 0 && r.LastOwner != string(peer):
-		out.End, out.MovedTo = fleet.CopyMoved, fleet.RegionName(r.LastOwner)
-		return out, nil
-	case r.Number > 0:
-		out.Version, out.End = a.Version, fleet.CopyUnknown
-		return out, nil
+	t := decide.Trace{
+		Self: fleet.RegionName(s.Region), Asker: peer, Asked: a.Version, Owner: fleet.RegionName(r.Owner), LastOwner: fleet.RegionName(r.LastOwner),
+		Version: fleet.CopyVersion{OwnerEpoch: r.OwnerEpoch, Number: r.Number},
 	}
-	out.Version = a.Version
-	n, err := s.Q.FeedNumbers(ctx, fleet.EraOf(a.Version.Number))
-	if err != nil {
-		return out, postgres.Failed("read the feed", err)
+	if r.Owner == "" && r.Number == 0 {
+		n, err := s.Q.FeedNumbers(ctx, fleet.EraOf(a.Version.Number))
+		if err != nil {
+			return fleet.CopyChange{}, postgres.Failed("read the feed", err)
+		}
+		t.Kept, t.EraEnded, t.EraEnd = n.Kept, n.EraEnded, n.EraEnd
 	}
-	switch {
-	case a.Version.Number <= n.Kept:
-		out.End = fleet.CopyDeleted
-	case n.EraEnded && a.Version.Number > n.EraEnd:
-		out.End = fleet.CopyUndone
-	default:
-		out.End = fleet.CopyUnknown
-	}
+	out := decide.Ended(t)
+	out.Key = a.Key
 	return out, nil
 }
 
