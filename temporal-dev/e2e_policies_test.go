@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
+	"go.temporal.io/api/workflowservice/v1"
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -58,6 +60,12 @@ func TestE2EPolicies(t *testing.T) {
 	}
 
 	t.Run("by a door and by the command line", func(t *testing.T) {
+		waitFor(t, "Temporal, which was killed, answers", func(ctx context.Context) error {
+			_, err := s.temporal.DescribeWorkflowExecution(ctx, &workflowservice.DescribeWorkflowExecutionRequest{
+				Namespace: temporalNamespace, Execution: &commonpb.WorkflowExecution{WorkflowId: fleet.PolicySubject(fleet.ProjectKey("red"))},
+			})
+			return err
+		})
 		out := s.result(t, s.door(t, "any", workflows.TypeApplyRegionPolicy, `{"holder":"project/red"}`, time.Minute))
 		require.Equal(t, []any{fleet.OperationSucceeded, "applied"}, []any{out.State, out.Reason})
 		require.Contains(t, out.Message, "20001 objects visited, the syncing of 0 changed")
