@@ -25,6 +25,8 @@ type copyStore interface {
 	NoteSync(ctx context.Context, peer fleet.RegionName, why string) error
 	CountHeld(ctx context.Context, peer fleet.RegionName) (int64, error)
 	AskedFirst(ctx context.Context, peer fleet.RegionName) ([]fleet.CopyAsked, error)
+	// AskedNext counts on what the peer answered to the first questions.
+	AskedNext(ctx context.Context, peer fleet.RegionName) ([]fleet.CopyAsked, error)
 	HeldRanges(ctx context.Context, peer fleet.RegionName, in fleet.UIDRange, bits int) ([]fleet.RangeSum, error)
 	HeldSums(ctx context.Context, peer fleet.RegionName, in []fleet.UIDRange) ([]fleet.CopySum, error)
 	// ApplyCompared is stale if the comparison is elsewhere by now.
@@ -127,20 +129,26 @@ func (p *page) run(ctx context.Context) error {
 	return p.apply(ctx, p.to)
 }
 
-// holders brings the policies up to date, which explain what is removed, and what waits for them.
+// holders brings the policies up to date, which explain what is removed, what waits for them, and what belongs to holders that the
+// peer claimed.
 func (p *page) holders(ctx context.Context) error {
-	all, err := p.Store.AskedFirst(ctx, p.at.Peer)
-	if err != nil {
-		return err
-	}
 	p.held, p.fetched = map[fleet.CopyKey]fleet.CopyVersion{}, map[fleet.CopyKey]bool{}
-	for _, h := range all {
-		p.held[h.Key] = h.Version
+	for _, asked := range []func(context.Context, fleet.RegionName) ([]fleet.CopyAsked, error){p.Store.AskedFirst, p.Store.AskedNext} {
+		all, err := asked(ctx, p.at.Peer)
+		if err != nil {
+			return err
+		}
+		for _, h := range all {
+			p.held[h.Key] = h.Version
+		}
+		if err := p.askNamed(ctx, all, true); err != nil {
+			return err
+		}
+		if err := p.apply(ctx, p.at.At); err != nil {
+			return err
+		}
 	}
-	if err := p.askNamed(ctx, all, true); err != nil {
-		return err
-	}
-	return p.apply(ctx, p.at.At)
+	return nil
 }
 
 // measure chooses the size of ranges by the region that has more.

@@ -95,6 +95,11 @@ func (o Over) Proves(self, peer fleet.RegionName) bool {
 	return o.Policy.DefaultControlRegion == string(peer) || o.Owner == string(peer)
 }
 
+// Gives reports whether a peer owns the holder, owned it when that went from here, or is to own it.
+func (o Over) Gives(peer fleet.RegionName) bool {
+	return o.Owner == string(peer) || o.Policy != nil && o.Policy.DefaultControlRegion == string(peer)
+}
+
 // Shares reports whether the policy that is known here has what a region created and owns copied to another one, of a
 // kind that is not shared.
 func (o Over) Shares(kind fleet.ObjectKind, owner, to fleet.RegionName) bool {

@@ -67,6 +67,29 @@ func TestProves(t *testing.T) {
 	}
 }
 
+// M34: a peer may have deleted what is under a holder that it owns, or owned when that went, or is to own.
+func TestGives(t *testing.T) {
+	t.Parallel()
+	policy := policyOf("us", "eu")
+	for name, row := range map[string]struct {
+		over decide.Over
+		to   []fleet.RegionName
+	}{
+		"no policy":                   {decide.Over{}, nil},
+		"its holder went from here":   {decide.Over{Owner: "ap"}, []fleet.RegionName{"ap"}},
+		"its holder is handed over":   {decide.Over{Policy: policy, Owner: "eu"}, []fleet.RegionName{"eu", "us"}},
+		"the control region has that": {decide.Over{Policy: policy, Owner: "us"}, []fleet.RegionName{"us"}},
+	} {
+		var to []fleet.RegionName
+		for _, peer := range []fleet.RegionName{"ap", "eu", "us"} {
+			if row.over.Gives(peer) {
+				to = append(to, peer)
+			}
+		}
+		require.Equal(t, row.to, to, name)
+	}
+}
+
 // M34: what its policy gives to another region stays with its owner, and goes to that region whatever the criteria say.
 func TestKept(t *testing.T) {
 	t.Parallel()

@@ -3,6 +3,7 @@ package postgres
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 
 	"github.com/holdfast-io/holdfast/internal/decide"
@@ -114,49 +115,16 @@ func (s *Store) claimed(o *fleet.Object, over holders) error {
 	if !o.Kind.Declared().Shared {
 		return nil
 	}
-	key, by, itself := over.governor(o)
-	if by.MultiRegionPolicy == nil || itself || by.MultiRegionPolicy.DefaultControlRegion != s.Region || by.owner == s.Region || by.owner == "" {
-		return nil
+	by, err := over.governor(o)
+	if err != nil || by.MultiRegionPolicy == nil || by.itself || by.MultiRegionPolicy.DefaultControlRegion != s.Region || by.owner == s.Region || by.owner == "" {
+		return err
 	}
-	return s.notClaimed(key, by.owner)
+	return s.notClaimed(by.key, by.owner)
 }
 
 func (s *Store) notClaimed(key fleet.ObjectKey, owner string) error {
 	return fleet.Errorf(fleet.Unavailable, "region %s has not claimed %s from region %s yet", s.Region, key, owner).
 		WithHint("retry in a moment")
-}
-
-// governor is the holder whose policy governs an object, and whether it is the object itself.
-func (h holders) governor(o *fleet.Object) (key fleet.ObjectKey, by holder, itself bool) {
-	spec, err := fleet.HolderOf(o.Kind, o.Spec)
-	if err != nil {
-		return key, by, false
-	}
-	if spec.MultiRegionPolicy != nil {
-		return o.ObjectKey, holder{ProjectSpec: spec}, true
-	}
-	chain := above(o)
-	organization := spec.Organization
-	if len(chain) > 0 {
-		organization = h[fleet.ProjectKey(o.Project)].Organization
-	}
-	for _, key := range append(chain, fleet.OrganizationKey(organization)) {
-		if one := h[key]; key.Name != "" && one.MultiRegionPolicy != nil {
-			return key, one, false
-		}
-	}
-	return key, by, false
-}
-
-// above are the service and the project that an object names.
-func above(o *fleet.Object) []fleet.ObjectKey {
-	switch {
-	case o.Kind == fleet.KindProject || o.Kind == fleet.KindOrganization || o.Project == fleet.DefaultProject:
-		return nil
-	case o.Kind == fleet.KindService || o.Service == "":
-		return []fleet.ObjectKey{fleet.ProjectKey(o.Project)}
-	}
-	return []fleet.ObjectKey{fleet.ServiceKey(o.Service), fleet.ProjectKey(o.Project)}
 }
 
 // holdersFrom reads the holders that names mean: in this region (from ""), or in the region that created an object. That is
@@ -205,31 +173,32 @@ func onlyOne(rows []db.HoldersNamedRow) int {
 // last knew decides.
 func (s *Store) PoliciesOver(ctx context.Context, q *db.Queries, objects []*fleet.Object) (map[*fleet.Object]decide.Over, error) {
 	out := make(map[*fleet.Object]decide.Over, len(objects))
-	var ungoverned []*fleet.Object
+	missing := map[*fleet.Object]fleet.ObjectKey{}
 	for _, group := range byBirth(objects) {
 		h, err := readHoldersBy(ctx, q, group, unlocked)
 		if err != nil {
 			return nil, err
 		}
 		for _, o := range group {
-			_, by, itself := h.governor(o)
-			out[o] = decide.Over{Policy: by.MultiRegionPolicy, Itself: itself, Owner: by.owner}
-			if by.MultiRegionPolicy == nil {
-				ungoverned = append(ungoverned, o)
+			by, err := h.governor(o)
+			if err != nil {
+				return nil, err
+			}
+			out[o] = decide.Over{Policy: by.MultiRegionPolicy, Itself: by.itself, Owner: by.owner}
+			if _, key, _ := h.chain(o); by.MultiRegionPolicy == nil && key.Name != "" {
+				missing[o] = key
 			}
 		}
 	}
-	return out, s.ownersGone(ctx, q, ungoverned, out)
+	return out, s.ownersGone(ctx, q, missing, out)
 }
 
-// ownersGone adds who owned the holder of objects when it went from this region: that of the region that created an object, or the
-// only one of its name.
-func (s *Store) ownersGone(ctx context.Context, q *db.Queries, objects []*fleet.Object, out map[*fleet.Object]decide.Over) error {
+// ownersGone adds who owned the holders that objects miss when they went from this region: that of the region that created an object, or
+// the only one of its name.
+func (s *Store) ownersGone(ctx context.Context, q *db.Queries, missing map[*fleet.Object]fleet.ObjectKey, out map[*fleet.Object]decide.Over) error {
 	var p db.HoldersGoneParams
-	for _, o := range objects {
-		for _, key := range above(o) {
-			p.Kinds, p.Names = append(p.Kinds, string(key.Kind)), append(p.Names, key.Name)
-		}
+	for _, key := range missing {
+		p.Kinds, p.Names = append(p.Kinds, string(key.Kind)), append(p.Names, key.Name)
 	}
 	if len(p.Names) == 0 {
 		return nil
@@ -238,23 +207,20 @@ func (s *Store) ownersGone(ctx context.Context, q *db.Queries, objects []*fleet.
 	if err != nil {
 		return Failed("read which policy holders went", err)
 	}
-	gone := map[fleet.ObjectKey][]db.HoldersGoneRow{}
+	gone := map[fleet.ObjectKey]map[string]string{} // their owners, by the region that created them
 	for _, r := range rows {
 		key := fleet.ObjectKey{Kind: fleet.ObjectKind(r.Kind), Name: r.Name}
-		gone[key] = append(gone[key], r)
-	}
-	for _, o := range objects {
-		birth := cmp.Or(string(o.Region), s.Region)
-		for _, key := range above(o) {
-			at := slices.IndexFunc(gone[key], func(r db.HoldersGoneRow) bool { return r.Region == birth })
-			if at < 0 && len(gone[key]) == 1 {
-				at = 0
-			}
-			if at >= 0 {
-				out[o] = decide.Over{Owner: gone[key][at].Owner}
-				break
-			}
+		if gone[key] == nil {
+			gone[key] = map[string]string{}
 		}
+		gone[key][r.Region] = r.Owner
+	}
+	for o, key := range missing {
+		owner := gone[key][cmp.Or(string(o.Region), s.Region)]
+		if owner == "" && len(gone[key]) == 1 {
+			owner = slices.Collect(maps.Values(gone[key]))[0]
+		}
+		out[o] = decide.Over{Owner: owner}
 	}
 	return nil
 }
@@ -269,12 +235,15 @@ func (s *Store) ToFollow(ctx context.Context, q *db.Queries, objects ...*fleet.O
 			return nil, err
 		}
 		for _, o := range group {
-			key, by, itself := over.governor(o)
+			by, err := over.governor(o)
+			if err != nil {
+				return nil, err
+			}
 			step, _ := decide.Owner(decide.Ownership{
-				Self: s.Region, Owner: o.SyncingNow().OwningRegion, Kind: o.Kind, Policy: by.MultiRegionPolicy, Itself: itself, HolderOwner: by.owner,
+				Self: s.Region, Owner: o.SyncingNow().OwningRegion, Kind: o.Kind, Policy: by.MultiRegionPolicy, Itself: by.itself, HolderOwner: by.owner,
 			})
-			if step == decide.OwnerTakes && !slices.Contains(out, key) {
-				out = append(out, key)
+			if step == decide.OwnerTakes && !slices.Contains(out, by.key) {
+				out = append(out, by.key)
 			}
 		}
 	}
@@ -290,8 +259,17 @@ func (s *Store) mayDelete(ctx context.Context, q *db.Queries, o *fleet.Object) e
 	if err != nil {
 		return err
 	}
-	if key, by, _ := over.governor(o); by.MultiRegionPolicy != nil && by.MultiRegionPolicy.DefaultControlRegion != s.Region {
-		return fenced(o.Named(s.Region), key, by.MultiRegionPolicy.DefaultControlRegion)
+	return s.controls(o, over)
+}
+
+// controls refuses to change what another region is to own, as it stands, or this one has not claimed.
+func (s *Store) controls(o *fleet.Object, over holders) error {
+	by, err := over.governor(o)
+	if err == nil && by.MultiRegionPolicy != nil && by.MultiRegionPolicy.DefaultControlRegion != s.Region {
+		err = fenced(o.Named(s.Region), by.key, by.MultiRegionPolicy.DefaultControlRegion)
+	}
+	if err != nil {
+		return err
 	}
 	return s.claimed(o, over)
 }

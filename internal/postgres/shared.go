@@ -151,9 +151,12 @@ func (s *Store) TakeOver(ctx context.Context, q *db.Queries, actor string, objec
 			return nil, err
 		}
 		for _, o := range group {
-			_, by, itself := over.governor(o)
+			by, err := over.governor(o)
+			if err != nil {
+				return nil, err
+			}
 			step, _ := decide.Owner(decide.Ownership{
-				Self: s.Region, Owner: cmp.Or(o.SyncingNow().OwningRegion, s.Region), Kind: o.Kind, Policy: by.MultiRegionPolicy, Itself: itself,
+				Self: s.Region, Owner: cmp.Or(o.SyncingNow().OwningRegion, s.Region), Kind: o.Kind, Policy: by.MultiRegionPolicy, Itself: by.itself,
 				HolderOwner: by.owner, Epoch: o.Version.OwnerEpoch, HolderEpoch: by.epoch,
 			})
 			if step != decide.OwnerTakes {

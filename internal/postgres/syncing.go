@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"slices"
 
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -164,29 +165,70 @@ func (h holders) read(ctx context.Context, q *db.Queries, from fleet.RegionName,
 	return nil
 }
 
-// policies are those of an object's possible holders, itself among them.
-func (h holders) policies(o *fleet.Object) ([]*fleet.MultiRegionPolicy, error) {
-	if o.Kind.Declared().Holder {
-		own, err := fleet.HolderOf(o.Kind, o.Spec)
-		if err != nil || o.Kind == fleet.KindOrganization {
-			return []*fleet.MultiRegionPolicy{own.MultiRegionPolicy}, err
-		}
-		if o.Kind == fleet.KindProject {
-			return []*fleet.MultiRegionPolicy{own.MultiRegionPolicy, h[fleet.OrganizationKey(own.Organization)].MultiRegionPolicy}, nil
-		}
-		return append([]*fleet.MultiRegionPolicy{own.MultiRegionPolicy}, h.over("", o.Project)...), nil
-	}
-	return h.over(o.Service, o.Project), nil
+// over is one of the holders of an object.
+type over struct {
+	holder
+	key    fleet.ObjectKey
+	itself bool
 }
 
-func (h holders) over(service string, project fleet.ProjectName) []*fleet.MultiRegionPolicy {
-	if project == fleet.DefaultProject {
+// chain are the holders of an object, itself among them, in the order in which the first one with a policy governs. It ends at one
+// that is not here, which it names: the region may lack that because of its policy, so what comes after it does not govern.
+func (h holders) chain(o *fleet.Object) (out []over, missing fleet.ObjectKey, err error) {
+	organization := ""
+	if o.Kind.Declared().Holder {
+		spec, err := fleet.HolderOf(o.Kind, o.Spec)
+		if err != nil {
+			return nil, missing, err
+		}
+		out, organization = append(out, over{holder{ProjectSpec: spec}, o.ObjectKey, true}), spec.Organization
+	}
+	for _, key := range above(o) {
+		one, is := h[key]
+		if !is {
+			return out, key, nil
+		}
+		out, organization = append(out, over{one, key, false}), one.Organization
+	}
+	if organization == "" {
+		return out, missing, nil
+	}
+	key := fleet.OrganizationKey(organization)
+	one, is := h[key]
+	if !is {
+		return out, key, nil
+	}
+	return append(out, over{one, key, false}), missing, nil
+}
+
+// policies are those of the holders of an object; some are nil.
+func (h holders) policies(o *fleet.Object) ([]*fleet.MultiRegionPolicy, error) {
+	chain, _, err := h.chain(o)
+	out := make([]*fleet.MultiRegionPolicy, len(chain))
+	for i, one := range chain {
+		out[i] = one.MultiRegionPolicy
+	}
+	return out, err
+}
+
+// governor is the holder whose policy governs an object; without one, its policy is nil.
+func (h holders) governor(o *fleet.Object) (over, error) {
+	chain, _, err := h.chain(o)
+	if i := slices.IndexFunc(chain, func(one over) bool { return one.MultiRegionPolicy != nil }); i >= 0 {
+		return chain[i], err
+	}
+	return over{}, err
+}
+
+// above are the service and the project that an object names.
+func above(o *fleet.Object) []fleet.ObjectKey {
+	switch {
+	case o.Kind == fleet.KindProject || o.Kind == fleet.KindOrganization || o.Project == fleet.DefaultProject:
 		return nil
+	case o.Kind == fleet.KindService || o.Service == "":
+		return []fleet.ObjectKey{fleet.ProjectKey(o.Project)}
 	}
-	of := h[fleet.ProjectKey(project)]
-	return []*fleet.MultiRegionPolicy{
-		h[fleet.ServiceKey(service)].MultiRegionPolicy, of.MultiRegionPolicy, h[fleet.OrganizationKey(of.Organization)].MultiRegionPolicy,
-	}
+	return []fleet.ObjectKey{fleet.ServiceKey(o.Service), fleet.ProjectKey(o.Project)}
 }
 
 // governOne computes the syncing of what a write declares, and refuses the write where the policy over it does not
@@ -215,6 +257,9 @@ func (s *Store) governOne(ctx context.Context, q *db.Queries, w Write, spec json
 	if before != nil && w.Key.Kind.Declared().Holder {
 		fenced, err := s.fence(ctx, q, before, next, &governed)
 		if err != nil || fenced {
+			return governed, err
+		}
+		if err := s.controls(before, over); err != nil { // a policy of its own does not end a hand-over of what is above it
 			return governed, err
 		}
 	}
@@ -267,8 +312,8 @@ func (s *Store) mayDeclare(d Declaring, over holders) error {
 		switch {
 		case fence != nil:
 			return fenced(named, d.Before.ObjectKey, fence.To)
-		case o.Kind.Declared().Holder:
-			return nil // another control region begins a hand-over
+		case o.Kind.Declared().Holder: // another control region begins a hand-over
+			return s.controls(d.Before, over)
 		}
 	} else if o.Service != "" && o.Project != fleet.DefaultProject && over[fleet.ServiceKey(o.Service)].project != o.Project {
 		return noService(o.Service, o.Project)

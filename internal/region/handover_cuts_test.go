@@ -381,45 +381,139 @@ func TestNewOwnerDropsARegion(t *testing.T) {
 	require.Empty(t, h.aside("ap", "us"))
 }
 
-// M23, M34: a region whose stream of the new owner begins after that one claimed and deleted learns of the deletion by asking.
+// M23, M34: a region whose stream of the new owner begins after that one claimed and deleted learns of the deletions by asking.
 func TestClaimedAndDeleted(t *testing.T) {
 	t.Parallel()
-	for name, force := range map[string]bool{"handed over": false, "by force": true} {
-		t.Run(name, func(t *testing.T) {
+	of := holding("eu", "us")
+	acme, web := fleet.OrganizationKey("acme"), fleet.ServiceKey("web")
+	for _, holder := range []fleet.ObjectKey{lineKey, acme, web} {
+		for _, force := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, by force: %t", holder.Kind, force), func(t *testing.T) {
+				t.Parallel()
+				h := newHanding(t, "eu", "us")
+				h.holder = holder
+				eu, us := h.regions["eu"], h.regions["us"]
+				declare := func(key fleet.ObjectKey, spec any) {
+					t.Helper()
+					w := h.write(key)
+					if key == acme {
+						w.Project = ""
+					}
+					_, err := eu.store.Declare(t.Context(), w, spec)
+					require.NoError(t, err)
+				}
+				w, deleted := h.write(press), []fleet.ObjectKey{press, lineKey}
+				switch holder {
+				case acme:
+					deleted = append(deleted, acme)
+					declare(acme, fleet.OrganizationSpec{HolderSpec: of})
+					declare(lineKey, fleet.ProjectSpec{Organization: acme.Name})
+				case web:
+					deleted, w.Service = []fleet.ObjectKey{press, web}, web.Name
+					declare(lineKey, fleet.ProjectSpec{HolderSpec: of})
+					declare(web, fleet.ServiceSpec{HolderSpec: of})
+				default:
+					declare(lineKey, fleet.ProjectSpec{HolderSpec: of})
+				}
+				require.NoError(t, h.templateAs("eu", w, `{"v":1}`))
+				h.agree("the template is shared")
+				h.cutOnce("eu", "us", true)
+				in := fleet.RegionName("eu")
+				if force {
+					in = "us"
+					h.cut("eu", "us", true)
+				}
+				_, err := h.request(in, "us", force)
+				require.NoError(t, err)
+				for _, key := range append(deleted, holder) {
+					h.turn("us claims "+key.String(), func() bool { return h.owner("us", "eu", key) == "us 2" }, "us")
+				}
+				for _, key := range deleted {
+					_, err := us.store.DeleteDeclared(t.Context(), h.write(key))
+					require.NoError(t, err)
+				}
+				eu.exec(t, `UPDATE region_streams SET position = '', began = ''`)
+				h.cut("eu", "us", false)
+				h.ask("eu", "us", false)
+				h.agree("it is gone in both")
+				for _, key := range deleted {
+					require.Equal(t, "not_found", h.owner("eu", "eu", key))
+				}
+				require.Empty(t, h.aside("eu", "us"))
+			})
+		}
+	}
+}
+
+// holding is the policy of a holder that some regions share, of which the first controls it.
+func holding(regions ...string) fleet.HolderSpec {
+	return fleet.HolderSpec{MultiRegionPolicy: &fleet.MultiRegionPolicy{EnabledRegions: regions, DefaultControlRegion: regions[0]}}
+}
+
+// M27, M42: what belongs to a service that drops its region stays there, though the project enables it: what is not known may have a policy.
+func TestDroppedByAService(t *testing.T) {
+	t.Parallel()
+	for _, gone := range []bool{false, true} {
+		t.Run(fmt.Sprintf("the service is deleted: %t", gone), func(t *testing.T) {
 			t.Parallel()
 			h := newHanding(t, "eu", "us")
-			h.share("eu", line, "eu", "us")
-			if !force {
-				require.NoError(t, h.template("eu", 1))
+			web, pool := fleet.ServiceKey("web"), fleet.ObjectKey{Kind: fleet.KindPool, Name: "fast"}
+			h.holder = web
+			eu, us := h.regions["eu"], h.regions["us"]
+			declare := func(in *sharing, w postgres.Write, spec any) {
+				t.Helper()
+				_, err := in.store.Declare(t.Context(), w, spec)
+				require.NoError(t, err)
 			}
-			h.agree("the project is shared")
-			h.cutOnce("eu", "us", true)
-			if force {
+			declare(eu, h.write(lineKey), fleet.ProjectSpec{HolderSpec: holding("eu", "us")})
+			declare(eu, h.write(web), fleet.ServiceSpec{HolderSpec: holding("eu", "us")})
+			h.agree("the service is shared")
+			w := h.write(pool)
+			w.Service = web.Name
+			if gone { // eu could not delete it if it knew of the pool
 				h.cut("eu", "us", true)
-				_, err := h.request("us", "us", true)
+				declare(us, w, fleet.PoolSpec{MaxReplicas: 1})
+				_, err := eu.store.DeleteDeclared(t.Context(), h.write(web))
 				require.NoError(t, err)
+				h.cut("eu", "us", false)
+				h.turn("us has the service no more", func() bool { return h.owner("us", "eu", web) == "not_found" }, "eu", "us")
 			} else {
-				_, err := h.request("eu", "us", false)
-				require.NoError(t, err)
+				declare(us, w, fleet.PoolSpec{MaxReplicas: 1})
+				h.turn("eu has the pool", func() bool { return h.owner("eu", "us", pool) == "us 1" }, "eu", "us")
+				declare(eu, h.write(web), fleet.ServiceSpec{HolderSpec: holding("eu")})
 			}
-			h.turn("us claims", func() bool { return h.owner("us", "eu", lineKey) == "us 2" }, "us")
-			us := h.regions["us"]
-			if !force {
-				h.turn("all of it", func() bool { return h.owner("us", "eu", press) == "us 2" }, "us")
-				_, err := us.store.DeleteDeclared(t.Context(), h.write(press))
-				require.NoError(t, err)
-			}
-			_, err := us.store.DeleteDeclared(t.Context(), h.write(lineKey))
+			h.turn("eu does not have it", func() bool { return h.owner("eu", "us", pool) == "not_found" }, "eu", "us")
+			declare(us, h.write(pool), fleet.PoolSpec{MaxReplicas: 2})
+			o, err := h.here("us", "us", pool)
 			require.NoError(t, err)
-			h.regions["eu"].exec(t, `UPDATE region_streams SET position = '', began = ''`)
-			h.cut("eu", "us", false)
-			h.ask("eu", "us", false)
-			h.agree("it is gone in both")
-			require.Equal(t, "not_found", h.owner("eu", "eu", lineKey))
-			require.Equal(t, "not_found", h.owner("eu", "eu", press))
-			require.Empty(t, h.aside("eu", "us"))
+			require.Equal(t, []string{"us"}, o.SyncingNow().Regions)
+			h.turn("nothing waits", func() bool { return len(h.aside("eu", "us")) == 0 }, "eu", "us")
 		})
 	}
+}
+
+// M34: a policy of its own does not take a project out of the hand-over of its organization.
+func TestHandOverOfWhatIsAbove(t *testing.T) {
+	t.Parallel()
+	h := newHanding(t, "eu", "us")
+	h.holder = fleet.OrganizationKey("acme")
+	w := h.write(h.holder)
+	w.Project = ""
+	eu := h.regions["eu"].store
+	_, err := eu.Declare(t.Context(), w, fleet.OrganizationSpec{HolderSpec: holding("eu", "us")})
+	require.NoError(t, err)
+	_, err = eu.Declare(t.Context(), h.write(lineKey), fleet.ProjectSpec{Organization: "acme"})
+	require.NoError(t, err)
+	h.agree("all is shared")
+	h.cut("eu", "us", true)
+	_, err = h.request("eu", "us", false)
+	require.NoError(t, err)
+	_, err = eu.Declare(t.Context(), h.write(lineKey), fleet.ProjectSpec{HolderSpec: holding("eu", "us"), Organization: "acme"})
+	refusedBy(t, "us", err)
+	require.ErrorContains(t, err, "organization/acme is being handed over to region us")
+	h.cut("eu", "us", false)
+	h.turn("us owns the project", func() bool { return h.owner("us", "eu", lineKey) == "us 2" && h.owner("eu", "eu", lineKey) == "us 2" }, "eu", "us")
+	require.Zero(t, h.lost("eu"))
 }
 
 // M23, M29: what moved to a region that never shared it with this one goes, though nothing but a question tells that.

@@ -25,7 +25,8 @@ var (
 // handing is a mesh in which holders change their owner.
 type handing struct {
 	*mesh
-	t *testing.T
+	t      *testing.T
+	holder fleet.ObjectKey // that is handed over, and whose entity works
 }
 
 func newHanding(t *testing.T, names ...fleet.RegionName) *handing {
@@ -39,7 +40,7 @@ func newHanding(t *testing.T, names ...fleet.RegionName) *handing {
 func newMembers(t *testing.T, names ...fleet.RegionName) (*handing, *templateMesh) {
 	t.Helper()
 	m := newTemplateMesh(t, names...)
-	h := &handing{m.mesh, t}
+	h := &handing{m.mesh, t, lineKey}
 	for self, r := range h.regions {
 		for i, peer := range names {
 			if peer == self {
@@ -84,16 +85,16 @@ func (h *handing) templateAs(in fleet.RegionName, w postgres.Write, base string)
 
 func (h *handing) request(in, to fleet.RegionName, force bool) (postgres.Operation, error) {
 	return h.regions[in].store.AskHandOver(h.t.Context(), policies.HandOverRequest{
-		Request: postgres.Request{Actor: "test", Limit: time.Minute}, Holder: lineKey, To: to, Force: force,
+		Request: postgres.Request{Actor: "test", Limit: time.Minute}, Holder: h.holder, To: to, Force: force,
 	})
 }
 
-// step has the entity of the project do what it can in a region.
+// step has the entity of the holder do what it can in a region.
 func (h *handing) step(in fleet.RegionName) fleet.PolicyTurn {
 	h.t.Helper()
 	h.compares(in)
 	for {
-		turn, err := h.regions[in].store.ApplyPolicyPage(h.t.Context(), fleet.PolicyVisit{Kind: lineKey.Kind, Name: line})
+		turn, err := h.regions[in].store.ApplyPolicyPage(h.t.Context(), fleet.PolicyVisit{Kind: h.holder.Kind, Name: h.holder.Name})
 		require.NoError(h.t, err)
 		if turn.Done || turn.Waits {
 			return turn

@@ -18,6 +18,7 @@ type runRow struct {
 	Owner   fleet.RegionName
 	Regions []string
 	Project string
+	Service string
 	V       string
 	Spec    json.RawMessage
 	Epoch   int64
@@ -26,14 +27,14 @@ type runRow struct {
 
 // runRowsQuery reads tables, and nothing that the code under test computes from them.
 const runRowsQuery = `WITH content AS (
-	SELECT $1::text AS region, kind, name, project, labels, spec, syncing, concat_ws('|', uid, generation, service, labels, created_by, created_at, updated_at,
+	SELECT $1::text AS region, kind, name, project, service, labels, spec, syncing, concat_ws('|', uid, generation, labels, created_by, created_at, updated_at,
 		coalesce(deleting_since::text, '-'), owner_epoch, CASE WHEN owner_number > 0 THEN owner_number ELSE greatest(resource_version, refreshed) END) AS rest, owner_epoch
-	FROM objects WHERE kind IN ('pool', 'project', 'template') AND name <> 'default'
+	FROM objects WHERE kind IN ('organization', 'pool', 'project', 'service', 'template') AND name <> 'default'
 	UNION ALL
-	SELECT region, kind, name, project, labels, spec, syncing, concat_ws('|', uid, generation, service, labels, created_by, created_at, updated_at,
+	SELECT region, kind, name, project, service, labels, spec, syncing, concat_ws('|', uid, generation, labels, created_by, created_at, updated_at,
 		coalesce(deleting_since::text, '-'), owner_epoch, number), owner_epoch FROM copies)
-	SELECT region, kind, name, syncing ->> 'owningRegion', ARRAY(SELECT jsonb_array_elements_text(syncing -> 'regions')), project, coalesce(labels ->> 'v', ''), spec,
-		owner_epoch, concat_ws('|', project, spec, syncing, rest) FROM content`
+	SELECT region, kind, name, syncing ->> 'owningRegion', ARRAY(SELECT jsonb_array_elements_text(syncing -> 'regions')), project, service, coalesce(labels ->> 'v', ''), spec,
+		owner_epoch, concat_ws('|', project, service, spec, syncing, rest) FROM content`
 
 func (r *runs) rows(in fleet.RegionName) []*runRow {
 	r.t.Helper()
@@ -41,7 +42,7 @@ func (r *runs) rows(in fleet.RegionName) []*runRow {
 	require.NoError(r.t, err)
 	out, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (*runRow, error) {
 		o := &runRow{}
-		return o, row.Scan(&o.Key.Region, &o.Key.Kind, &o.Key.Name, &o.Owner, &o.Regions, &o.Project, &o.V, &o.Spec, &o.Epoch, &o.Content)
+		return o, row.Scan(&o.Key.Region, &o.Key.Kind, &o.Key.Name, &o.Owner, &o.Regions, &o.Project, &o.Service, &o.V, &o.Spec, &o.Epoch, &o.Content)
 	})
 	require.NoError(r.t, err)
 	return out
@@ -59,36 +60,31 @@ const runWaits = `SELECT what || ': ' || id FROM (
 // differ says what keeps the regions from being done: what waits, and where they do not have what the owners' policies say.
 func (r *runs) differ() (out []string) {
 	r.t.Helper()
-	has, projects := map[fleet.CopyKey]map[fleet.RegionName]*runRow{}, map[fleet.RegionName]held{}
+	has, holders := map[fleet.CopyKey]map[fleet.RegionName]*runRow{}, map[fleet.RegionName]held{}
 	for _, name := range runNames {
-		rows, err := r.regions[name].raw.Query(r.t.Context(), runWaits)
+		waiting, err := r.regions[name].raw.Query(r.t.Context(), runWaits)
 		require.NoError(r.t, err)
-		waits, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		waits, err := pgx.CollectRows(waiting, pgx.RowTo[string])
 		require.NoError(r.t, err)
 		for _, w := range waits {
 			out = append(out, string(name)+" "+w)
 		}
-		projects[name] = held{}
-		for _, o := range r.rows(name) {
+		rows := r.rows(name)
+		holders[name] = holdersIn(rows)
+		for _, o := range rows {
 			if has[o.Key] == nil {
 				has[o.Key] = map[fleet.RegionName]*runRow{}
 			}
 			has[o.Key][name] = o
-			if o.Key.Kind == fleet.KindProject {
-				if projects[name][o.Key.Name] == nil {
-					projects[name][o.Key.Name] = map[fleet.RegionName]*runRow{}
-				}
-				projects[name][o.Key.Name][o.Key.Region] = o
-			}
 		}
 	}
 	for key, in := range has {
-		out = append(out, differsIn(key, in, projects)...)
+		out = append(out, differsIn(key, in, holders)...)
 	}
 	return out
 }
 
-func differsIn(key fleet.CopyKey, in map[fleet.RegionName]*runRow, projects map[fleet.RegionName]held) (out []string) {
+func differsIn(key fleet.CopyKey, in map[fleet.RegionName]*runRow, holders map[fleet.RegionName]held) (out []string) {
 	var owned *runRow
 	for name, o := range in {
 		if o.Owner != name {
@@ -116,23 +112,15 @@ func differsIn(key fleet.CopyKey, in map[fleet.RegionName]*runRow, projects map[
 			out = append(out, fmt.Sprintf("%s has %s as %s; its owner has %s", name, key, o.Content, owned.Content))
 		}
 	}
-	if owner, regions := sharedAs(owned, projects[owned.Owner]); owner != owned.Owner || !slices.Equal(regions, owned.Regions) {
+	if owner, regions := sharedAs(owned, holders[owned.Owner]); owner != owned.Owner || !slices.Equal(regions, owned.Regions) {
 		out = append(out, fmt.Sprintf("%s is of %s in %v; its policy says %s in %v", key, owned.Owner, owned.Regions, owner, regions))
 	}
 	return out
 }
 
-// sharedAs is who is to own an object and which regions are to have it, by the policy of its project.
-func sharedAs(o *runRow, projects held) (owner fleet.RegionName, regions []string) {
-	by := o
-	if o.Key.Kind != fleet.KindProject {
-		by = projects.governs(o)
-	}
-	var spec fleet.ProjectSpec
-	if by != nil && json.Unmarshal(by.Spec, &spec) != nil {
-		return "", nil
-	}
-	shared, policy := o.Key.Kind != fleet.KindPool, spec.MultiRegionPolicy
+// sharedAs is who is to own an object and which regions are to have it, by the first of its holders with a policy.
+func sharedAs(o *runRow, holders held) (owner fleet.RegionName, regions []string) {
+	shared, policy := o.Key.Kind != fleet.KindPool, holders.policy(o)
 	switch {
 	case policy == nil:
 		owner, regions = o.Owner, []string{string(o.Owner)}

@@ -120,23 +120,23 @@ func (r *runs) restore(in fleet.RegionName) {
 	r.backUp(in)
 }
 
-// claimedSince: a region owns a project, as it or another one knows it, that it did not own in its backup, or not in that epoch.
+// claimedSince: a region owns a policy holder, as it or another one knows it, that it did not own in its backup, or not in that epoch.
 func (r *runs) claimedSince(in fleet.RegionName) bool {
 	r.t.Helper()
 	owned := map[fleet.CopyKey]int64{} // in which epoch
-	rows, err := r.regions[in].raw.Query(r.t.Context(), `SELECT $1::text AS region, name, owner_epoch FROM backup.objects
-		WHERE kind = 'project' AND syncing ->> 'owningRegion' = $1
-		UNION ALL SELECT region, name, owner_epoch FROM backup.copies WHERE kind = 'project' AND owner = $1`, in)
+	rows, err := r.regions[in].raw.Query(r.t.Context(), `SELECT $1::text AS region, kind, name, owner_epoch FROM backup.objects
+		WHERE kind IN ('organization', 'project', 'service') AND syncing ->> 'owningRegion' = $1
+		UNION ALL SELECT region, kind, name, owner_epoch FROM backup.copies WHERE kind IN ('organization', 'project', 'service') AND owner = $1`, in)
 	require.NoError(r.t, err)
 	for rows.Next() {
-		key, epoch := fleet.CopyKey{ObjectKey: fleet.ObjectKey{Kind: fleet.KindProject}}, int64(0)
-		require.NoError(r.t, rows.Scan(&key.Region, &key.Name, &epoch))
+		key, epoch := fleet.CopyKey{}, int64(0)
+		require.NoError(r.t, rows.Scan(&key.Region, &key.Kind, &key.Name, &epoch))
 		owned[key] = epoch
 	}
 	require.NoError(r.t, rows.Err())
 	for _, name := range runNames {
 		for _, o := range r.rows(name) {
-			if o.Key.Kind == fleet.KindProject && o.Owner == in && o.Epoch > max(owned[o.Key], 1) { // 1 is that of one that it created
+			if o.Key.Kind.Declared().Holder && o.Owner == in && o.Epoch > max(owned[o.Key], 1) { // 1 is that of one that it created
 				return true
 			}
 		}

@@ -1,6 +1,7 @@
 package region
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -36,15 +37,15 @@ func (r *runs) step() {
 	switch n := r.random.IntN(40); {
 	case n < 12:
 		if kind == fleet.KindTemplate && r.random.IntN(4) > 0 {
-			in = r.ownerOf(project)
+			in = r.ownerOf(r.holder(project))
 		}
 		r.declareUnder(in, project, key)
 	case n < 16:
-		r.changePolicy(in, project)
+		r.changePolicy(in, project, r.holder(project))
 	case n < 19:
 		r.removeAs(in, key)
 	case n == 19:
-		r.removeAs(in, fleet.ProjectKey(fleet.ProjectName(project)))
+		r.removeAs(in, r.holder(project))
 	case n < 24:
 		r.link(in, true)
 	case n < 27:
@@ -54,11 +55,11 @@ func (r *runs) step() {
 		r.ask(self, peer, false)
 		r.relay(self)
 	case n < 32:
-		r.handOver(project, false)
+		r.handOver(r.holder(project), false)
 	case n == 32:
 		r.cancelOne()
 	case n == 33 && r.forces():
-		r.handOver(project, true)
+		r.handOver(r.holder(project), true)
 	case n == 34 && r.restores():
 		r.restore(in)
 	case n == 35 && r.restores():
@@ -86,11 +87,32 @@ func (r *runs) project() string {
 	return string(r.pick()) + "-0"
 }
 
-// ownerOf is a region that owns a project of a name, or any.
-func (r *runs) ownerOf(project string) fleet.RegionName {
+// beside is the kind of holders that a history has beside projects: organizations above them, services in them, or "".
+func (r *runs) beside() fleet.ObjectKind {
+	return []fleet.ObjectKind{"", fleet.KindOrganization, fleet.KindService}[r.seed%3]
+}
+
+// holder is what may have the policy of what is in a project: that, or the holder beside it, which has its name.
+func (r *runs) holder(project string) fleet.ObjectKey {
+	if beside := r.beside(); beside != "" && project != everywhere && r.random.IntN(3) > 0 {
+		return fleet.ObjectKey{Kind: beside, Name: project}
+	}
+	return fleet.ProjectKey(fleet.ProjectName(project))
+}
+
+// service is what an object of a project belongs to, for life.
+func (r *runs) service(key fleet.ObjectKey, project string) string {
+	if r.beside() == fleet.KindService && project != everywhere && !key.Kind.Declared().Holder && strings.HasSuffix(key.Name, "-0") {
+		return project
+	}
+	return ""
+}
+
+// ownerOf is a region that owns a holder of a name, or any.
+func (r *runs) ownerOf(holder fleet.ObjectKey) fleet.RegionName {
 	r.t.Helper()
 	for _, i := range r.random.Perm(len(runNames)) {
-		if r.owns(runNames[i], project) != "" {
+		if r.owns(runNames[i], holder) != "" {
 			return runNames[i]
 		}
 	}
@@ -133,8 +155,12 @@ func (r *runs) write(in fleet.RegionName, key fleet.ObjectKey, project string, s
 	what := fmt.Sprintf("%s declares %s as %s", in, key, v)
 	w := postgres.Write{
 		Request: postgres.Request{Actor: "test", Project: fleet.ProjectName(project)}, Key: key, Labels: map[string]string{"v": v},
+		Service: r.service(key, project),
 	}
-	if key.Name == everywhere && r.owns(in, everywhere) == "" {
+	if key.Kind == fleet.KindOrganization {
+		w.Project = ""
+	}
+	if key.Name == everywhere && r.owns(in, key) == "" {
 		w.Region = in // else it is the copy that is meant, if there is one
 	}
 	out, err := r.regions[in].store.Declare(r.t.Context(), w, spec)
@@ -166,20 +192,57 @@ func (r *runs) declareUnder(in fleet.RegionName, project string, key fleet.Objec
 // bodyOf is the base of a template that is labelled so.
 func bodyOf(v string) string { return `{"v":"` + v + `"}` }
 
-func (r *runs) declarePolicy(in fleet.RegionName, project string, enabled []fleet.RegionName) {
+// declareHolder declares one with a policy that enables some regions; for none, without a policy.
+func (r *runs) declareHolder(in fleet.RegionName, project string, key fleet.ObjectKey, enabled []fleet.RegionName) {
 	r.t.Helper()
-	policy := &fleet.MultiRegionPolicy{DefaultControlRegion: string(in)}
-	for _, name := range enabled {
-		policy.EnabledRegions = append(policy.EnabledRegions, string(name))
+	var of fleet.HolderSpec
+	if len(enabled) > 0 {
+		of.MultiRegionPolicy = &fleet.MultiRegionPolicy{DefaultControlRegion: string(in)}
+		for _, name := range enabled {
+			of.MultiRegionPolicy.EnabledRegions = append(of.MultiRegionPolicy.EnabledRegions, string(name))
+		}
 	}
-	r.write(in, fleet.ProjectKey(fleet.ProjectName(project)), project, fleet.ProjectSpec{HolderSpec: fleet.HolderSpec{MultiRegionPolicy: policy}})
+	var spec any
+	switch key.Kind {
+	case fleet.KindOrganization:
+		spec = fleet.OrganizationSpec{HolderSpec: of}
+	case fleet.KindService:
+		spec = fleet.ServiceSpec{HolderSpec: of}
+	default:
+		p := fleet.ProjectSpec{HolderSpec: of}
+		if r.beside() == fleet.KindOrganization && project != everywhere {
+			p.Organization = project
+		}
+		spec = p
+	}
+	r.write(in, key, project, spec)
 }
 
-// changePolicy enables others for a project that a region owns, or may declare. Where regions claim by force, all stay enabled: a claim by
-// a policy that was replaced meanwhile counts nowhere else, and an operator has to end that.
-func (r *runs) changePolicy(in fleet.RegionName, project string) {
+// declareAll declares a project and the holder beside it.
+func (r *runs) declareAll(in fleet.RegionName, project string) {
 	r.t.Helper()
-	if !strings.HasPrefix(project, string(in)) && project != everywhere && r.owns(in, project) == "" {
+	key, beside := fleet.ProjectKey(fleet.ProjectName(project)), fleet.ObjectKey{Kind: r.beside(), Name: project}
+	switch {
+	case project == everywhere || beside.Kind == "":
+		r.declareHolder(in, project, key, runNames)
+	case beside.Kind == fleet.KindOrganization:
+		r.declareHolder(in, project, beside, runNames)
+		r.declareHolder(in, project, key, nil)
+	default:
+		r.declareHolder(in, project, key, runNames)
+		r.declareHolder(in, project, beside, runNames)
+	}
+}
+
+// changePolicy enables others for a holder that a region owns, or may declare. Where regions claim by force, all stay enabled: a claim by
+// a policy that was replaced meanwhile counts nowhere else, and an operator has to end that.
+func (r *runs) changePolicy(in fleet.RegionName, project string, key fleet.ObjectKey) {
+	r.t.Helper()
+	if !strings.HasPrefix(project, string(in)) && project != everywhere && r.owns(in, key) == "" {
+		return
+	}
+	if r.beside() != "" && key.Kind != fleet.KindOrganization && project != everywhere && r.random.IntN(3) == 0 {
+		r.declareHolder(in, project, key, nil) // what is above it governs then
 		return
 	}
 	enabled := []fleet.RegionName{in}
@@ -188,13 +251,14 @@ func (r *runs) changePolicy(in fleet.RegionName, project string) {
 			enabled = append(enabled, other)
 		}
 	}
-	r.declarePolicy(in, project, enabled)
+	r.declareHolder(in, project, key, enabled)
 }
 
-// owns is the region that created a project which a region owns, "" if it owns none of that name.
-func (r *runs) owns(in fleet.RegionName, project string) (birth string) {
+// owns is the region that created a holder which a region owns, "" if it owns none of that name.
+func (r *runs) owns(in fleet.RegionName, holder fleet.ObjectKey) (birth string) {
 	r.t.Helper()
-	err := r.regions[in].raw.QueryRow(r.t.Context(), `SELECT region FROM shared WHERE kind = 'project' AND name = $1 AND owner = $2 LIMIT 1`, project, in).Scan(&birth)
+	err := r.regions[in].raw.QueryRow(r.t.Context(), `SELECT region FROM shared WHERE kind = $1 AND name = $2 AND owner = $3 LIMIT 1`, holder.Kind, holder.Name, in).
+		Scan(&birth)
 	if err != nil {
 		require.ErrorIs(r.t, err, pgx.ErrNoRows)
 	}
@@ -212,17 +276,17 @@ func (r *runs) removeAs(in fleet.RegionName, key fleet.ObjectKey) {
 	r.ledger.deleted(in, key, out)
 }
 
-// handOver asks for one in the region that owns a project, or has another one claim it.
-func (r *runs) handOver(project string, force bool) {
+// handOver asks for one in the region that owns a holder, or has another one claim it.
+func (r *runs) handOver(holder fleet.ObjectKey, force bool) {
 	r.t.Helper()
-	in := r.ownerOf(project)
+	in := r.ownerOf(holder)
 	to := others(in)[r.random.IntN(len(runNames)-1)]
 	if force {
 		in = to
 	}
-	what := fmt.Sprintf("%s hands %s over to %s, forced %t", in, project, to, force)
+	what := fmt.Sprintf("%s hands %s over to %s, forced %t", in, holder, to, force)
 	op, err := r.regions[in].store.AskHandOver(r.t.Context(), policies.HandOverRequest{
-		Request: postgres.Request{Actor: "test", Limit: time.Hour}, Holder: fleet.ProjectKey(fleet.ProjectName(project)), To: to, Force: force,
+		Request: postgres.Request{Actor: "test", Limit: time.Hour}, Holder: holder, To: to, Force: force,
 	})
 	if fleet.KindOf(err) == fleet.Invalid || r.refused(what, err) { // it is not enabled
 		return
@@ -259,19 +323,44 @@ func (r *runs) cancelAll() {
 	}
 }
 
-// enableAgain enables all regions for a project whose policy a restore undid, with the enabling of a region that claimed the project since.
+// enableAgain declares policies again that enable all regions, of what is set aside for want of one: where a restore undid the policy, with
+// the enabling of a region that claimed the holder since, or the creation of what its owner has without a policy.
 func (r *runs) enableAgain() {
 	r.t.Helper()
 	for _, name := range runNames {
-		rows, err := r.regions[name].raw.Query(r.t.Context(), `SELECT DISTINCT q.name FROM quarantine q JOIN shared s ON s.kind = q.kind AND s.name = q.name AND s.region = q.region
-			WHERE q.kind = 'project' AND q.reason = $1 AND s.owner = $2`, decide.UnprovenOwner, name)
+		rows, err := r.regions[name].raw.Query(r.t.Context(), `SELECT DISTINCT q.peer, q.region, q.kind, q.name, coalesce(s.owner = $2, false) FROM quarantine q
+			LEFT JOIN shared s ON s.kind = q.kind AND s.name = q.name AND s.region = q.region
+			WHERE q.kind IN ('organization', 'project', 'service', 'template') AND q.reason = $1`, decide.UnprovenOwner, name)
 		require.NoError(r.t, err)
-		projects, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		aside, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (a asideOf, err error) {
+			err = row.Scan(&a.peer, &a.key.Region, &a.key.Kind, &a.key.Name, &a.mine)
+			return a, err
+		})
 		require.NoError(r.t, err)
-		for _, project := range projects {
-			r.declarePolicy(name, project, runNames)
+		for _, a := range aside {
+			switch project, _, under := strings.Cut(a.key.Name, "-template-"); {
+			case a.mine && !under:
+				r.declareHolder(name, a.key.Name, a.key.ObjectKey, runNames)
+			case !a.mine && r.ungoverned(a.peer, a.key):
+				r.declareHolder(a.peer, project, fleet.ProjectKey(fleet.ProjectName(project)), runNames)
+			}
 		}
 	}
+}
+
+// asideOf is what a region set aside of a peer, and whether it owns the object itself.
+type asideOf struct {
+	peer fleet.RegionName
+	key  fleet.CopyKey
+	mine bool
+}
+
+// ungoverned: a region has an object that no policy is over.
+func (r *runs) ungoverned(in fleet.RegionName, key fleet.CopyKey) bool {
+	r.t.Helper()
+	rows := r.rows(in)
+	i := slices.IndexFunc(rows, func(o *runRow) bool { return o.Key == key })
+	return i >= 0 && holdersIn(rows).policy(rows[i]) == nil
 }
 
 // relay has a region do what its outbox says, as far as it can now.
@@ -342,17 +431,58 @@ func (r *runs) compareWith(self, peer fleet.RegionName) {
 	}
 }
 
-// held are the projects of a region by name and by the region that created them.
-type held map[string]map[fleet.RegionName]*runRow
+// held are the policy holders of a region by kind and name, and by the region that created them.
+type held map[fleet.ObjectKey]map[fleet.RegionName]*runRow
 
-// governs is the project that governs an object, as its owner has the names.
-func (h held) governs(o *runRow) *runRow {
-	named := h[o.Project]
-	if p := named[o.Key.Region]; p != nil {
+func holdersIn(rows []*runRow) held {
+	out := held{}
+	for _, o := range rows {
+		if !o.Key.Kind.Declared().Holder {
+			continue
+		}
+		if out[o.Key.ObjectKey] == nil {
+			out[o.Key.ObjectKey] = map[fleet.RegionName]*runRow{}
+		}
+		out[o.Key.ObjectKey][o.Key.Region] = o
+	}
+	return out
+}
+
+// named is the holder that an object of a region means by a name, as its owner has the names.
+func (h held) named(key fleet.ObjectKey, from fleet.RegionName) *runRow {
+	all := h[key]
+	if p := all[from]; p != nil {
 		return p
 	}
-	if len(named) == 1 {
-		return slices.Collect(maps.Values(named))[0]
+	if len(all) == 1 {
+		return slices.Collect(maps.Values(all))[0]
+	}
+	return nil
+}
+
+// policy is that of the first holder of an object that has one.
+func (h held) policy(o *runRow) *fleet.MultiRegionPolicy {
+	of := func(r *runRow) (spec fleet.ProjectSpec) {
+		if r != nil && json.Unmarshal(r.Spec, &spec) != nil {
+			return fleet.ProjectSpec{}
+		}
+		return spec
+	}
+	if o.Service != "" && h.named(fleet.ServiceKey(o.Service), o.Key.Region) == nil {
+		return nil // what is not known may have a policy
+	}
+	project := h.named(fleet.ProjectKey(fleet.ProjectName(o.Project)), o.Key.Region)
+	if o.Key.Kind == fleet.KindProject {
+		project = o
+	}
+	all := []*runRow{h.named(fleet.ServiceKey(o.Service), o.Key.Region), project, h.named(fleet.OrganizationKey(of(project).Organization), o.Key.Region)}
+	if o.Key.Kind.Declared().Holder {
+		all = append([]*runRow{o}, all...)
+	}
+	for _, r := range all {
+		if p := of(r).MultiRegionPolicy; p != nil {
+			return p
+		}
 	}
 	return nil
 }

@@ -120,9 +120,9 @@ func history(t *testing.T, databases map[fleet.RegionName]*runDatabase, seed uin
 		}
 	}()
 	for _, name := range runNames { // of what each region declares first, the others have copies
-		r.declarePolicy(name, string(name)+"-0", runNames)
+		r.declareAll(name, string(name)+"-0")
 		if !r.restores() {
-			r.declarePolicy(name, "p", runNames)
+			r.declareAll(name, everywhere)
 		}
 	}
 	for range runSteps {

@@ -18,11 +18,6 @@ UNION ALL
 SELECT q.region, q.kind, q.scope, q.name, q.owner_epoch, q.number FROM quarantine q
 WHERE q.peer = $1 AND q.waiting IS NOT NULL
   AND NOT EXISTS (SELECT FROM shared s WHERE s.kind = q.kind AND s.scope = q.scope AND s.name = q.name AND s.region = q.region AND s.owner = $1)
-UNION ALL
-SELECT s.region, s.kind, s.scope, s.name, s.owner_epoch, s.number FROM shared h
-JOIN LATERAL (
-    SELECT x.region, x.kind, x.scope, x.name, x.owner, x.owner_epoch, x.number, x.uid, x.project, x.service, x.labels, x.generation, x.spec, x.syncing, x.created_by, x.created_at, x.updated_at, x.deleting_since, x.event FROM shared x WHERE x.project = h.name AND x.project <> 'default' AND x.kind IN ('service', 'template') AND x.owner = $2 OFFSET 0) s ON true
-WHERE (h.owner = $1 OR h.owner = $2 AND h.syncing -> 'fence' ->> 'to' = $1) AND h.kind = 'project' AND h.scope = ''
 `
 
 type AskedFirstParams struct {
@@ -39,8 +34,8 @@ type AskedFirstRow struct {
 	Number     int64
 }
 
-// The policy holders of a peer, those that it may have claimed from this region, and deleted since, what waits of it and is not
-// here, and what this region owns under a project of either, which the peer may have deleted since: no range of uids has that.
+// The policy holders of a peer, those that it may have claimed from this region, and deleted since, and what waits of it and is not
+// here: no range of uids has that.
 func (q *Queries) AskedFirst(ctx context.Context, arg AskedFirstParams) ([]AskedFirstRow, error) {
 	rows, err := q.db.Query(ctx, askedFirst, arg.Owner, arg.Self)
 	if err != nil {
@@ -907,6 +902,91 @@ func (q *Queries) TakeUndone(ctx context.Context, arg TakeUndoneParams) ([]json.
 			return nil, err
 		}
 		items = append(items, change)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const templatePlaces = `-- name: TemplatePlaces :many
+SELECT DISTINCT s.region::text AS region, s.project, s.service FROM shared s WHERE s.kind = 'template' AND s.owner = $1::text AND s.project <> 'default'
+`
+
+type TemplatePlacesRow struct {
+	Region  string
+	Project string
+	Service string
+}
+
+// The regions, projects and services of the templates that this region owns.
+func (q *Queries) TemplatePlaces(ctx context.Context, self string) ([]TemplatePlacesRow, error) {
+	rows, err := q.db.Query(ctx, templatePlaces, self)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []TemplatePlacesRow
+	for rows.Next() {
+		var i TemplatePlacesRow
+		if err := rows.Scan(&i.Region, &i.Project, &i.Service); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const templatesIn = `-- name: TemplatesIn :many
+SELECT s.region::text AS region, s.kind, s.scope, s.name, s.owner_epoch, s.number::bigint AS number
+FROM (SELECT unnest($1::text[]) AS region, unnest($2::text[]) AS project, unnest($3::text[]) AS service) k
+JOIN shared s ON s.kind = 'template' AND s.region = k.region AND s.project = k.project AND s.service = k.service AND s.owner = $4::text
+`
+
+type TemplatesInParams struct {
+	Regions  []string
+	Projects []string
+	Services []string
+	Self     string
+}
+
+type TemplatesInRow struct {
+	Region     string
+	Kind       string
+	Scope      string
+	Name       string
+	OwnerEpoch int64
+	Number     int64
+}
+
+func (q *Queries) TemplatesIn(ctx context.Context, arg TemplatesInParams) ([]TemplatesInRow, error) {
+	rows, err := q.db.Query(ctx, templatesIn,
+		arg.Regions,
+		arg.Projects,
+		arg.Services,
+		arg.Self,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []TemplatesInRow
+	for rows.Next() {
+		var i TemplatesInRow
+		if err := rows.Scan(
+			&i.Region,
+			&i.Kind,
+			&i.Scope,
+			&i.Name,
+			&i.OwnerEpoch,
+			&i.Number,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

@@ -212,11 +212,31 @@ func (q *Queries) PlanInOrder(ctx context.Context) error {
 	return err
 }
 
+const projectOfService = `-- name: ProjectOfService :one
+SELECT coalesce(least(
+    (SELECT min(o.project) FROM objects o WHERE o.project <> 'default' AND o.project > $1::text AND ($2::text = '' OR o.project <= $2) AND o.service = $3::text),
+    (SELECT min(c.project) FROM copies c WHERE c.kind IN ('organization', 'project', 'service', 'template') AND c.project > $1 AND ($2 = '' OR c.project <= $2)
+        AND c.service = $3)), '')::text AS project
+`
+
+type ProjectOfServiceParams struct {
+	After   string
+	Until   string
+	Service string
+}
+
+// The next project in which something names a service. Both may have gone.
+func (q *Queries) ProjectOfService(ctx context.Context, arg ProjectOfServiceParams) (string, error) {
+	row := q.db.QueryRow(ctx, projectOfService, arg.After, arg.Until, arg.Service)
+	var project string
+	err := row.Scan(&project)
+	return project, err
+}
+
 const projectUnder = `-- name: ProjectUnder :one
-SELECT name FROM holders
-WHERE kind = 'project' AND name > $1::text AND ($2::text = '' OR name <= $2)
-  AND spec ->> 'organization' = $3::text
-ORDER BY name LIMIT 1
+SELECT coalesce(min(p.name), '')::text AS name FROM shared p
+WHERE p.kind = 'project' AND p.scope = '' AND p.name > $1::text AND ($2::text = '' OR p.name <= $2)
+  AND p.spec ->> 'organization' = $3::text
 `
 
 type ProjectUnderParams struct {
@@ -225,6 +245,7 @@ type ProjectUnderParams struct {
 	Organization string
 }
 
+// The next project of an organization.
 func (q *Queries) ProjectUnder(ctx context.Context, arg ProjectUnderParams) (string, error) {
 	row := q.db.QueryRow(ctx, projectUnder, arg.After, arg.Until, arg.Organization)
 	var name string

@@ -262,32 +262,25 @@ func (p *page) project(ctx context.Context) (string, error) {
 	switch {
 	case p.at.project != "":
 		return p.at.project, nil
-	case p.visit.Kind == fleet.KindOrganization:
-		return p.nextProject(ctx, "")
-	case p.visit.Kind == fleet.KindService:
-		all, err := p.q.ReadHolders(ctx, db.ReadHoldersParams{Kinds: []string{string(p.visit.Kind)}, Names: []string{p.visit.Name}})
-		if err != nil || len(all) == 0 {
-			return "", postgres.Failed("read the service", err)
-		}
-		return all[0].Project, nil
+	case p.visit.Kind == fleet.KindProject:
+		return p.visit.Name, nil
 	}
-	return p.visit.Name, nil
+	return p.nextProject(ctx, "")
 }
 
-// nextProject of an organization, "" after the last one of the turn.
-func (p *page) nextProject(ctx context.Context, after string) (string, error) {
-	if p.visit.Kind != fleet.KindOrganization {
-		return "", nil
-	}
-	in := db.ProjectUnderParams{Organization: p.visit.Name, After: after}
+// nextProject of an organization or a service, "" after the last one of the turn.
+func (p *page) nextProject(ctx context.Context, after string) (name string, err error) {
+	until := ""
 	if p.wrapped {
-		in.Until = p.began.project
+		until = p.began.project
 	}
-	name, err := p.q.ProjectUnder(ctx, in)
-	if postgres.NoRows(err) {
-		return "", nil
+	switch p.visit.Kind {
+	case fleet.KindOrganization:
+		name, err = p.q.ProjectUnder(ctx, db.ProjectUnderParams{Organization: p.visit.Name, After: after, Until: until})
+	case fleet.KindService:
+		name, err = p.q.ProjectOfService(ctx, db.ProjectOfServiceParams{Service: p.visit.Name, After: after, Until: until})
 	}
-	return name, postgres.Failed("read the projects of an organization", err)
+	return name, postgres.Failed("read the projects under "+p.visit.Holder().String(), err)
 }
 
 func (p *page) keys(ctx context.Context, project string) ([]db.GovernedAfterRow, error) {

@@ -161,20 +161,24 @@ WHERE k.region = @self::text AND o.kind = k.kind AND o.scope = k.scope AND o.nam
 -- name: DropSync :exec
 DELETE FROM region_syncs WHERE peer = @peer;
 
--- The policy holders of a peer, those that it may have claimed from this region, and deleted since, what waits of it and is not
--- here, and what this region owns under a project of either, which the peer may have deleted since: no range of uids has that.
+-- The policy holders of a peer, those that it may have claimed from this region, and deleted since, and what waits of it and is not
+-- here: no range of uids has that.
 -- name: AskedFirst :many
 SELECT s.region::text AS region, s.kind, s.scope, s.name, s.owner_epoch, s.number::bigint AS number FROM shared s
 WHERE (s.owner = @owner::text OR s.owner = @self::text AND s.syncing -> 'regions' ? @owner) AND s.kind IN ('organization', 'project', 'service') AND s.scope = ''
 UNION ALL
 SELECT q.region, q.kind, q.scope, q.name, q.owner_epoch, q.number FROM quarantine q
 WHERE q.peer = @owner AND q.waiting IS NOT NULL
-  AND NOT EXISTS (SELECT FROM shared s WHERE s.kind = q.kind AND s.scope = q.scope AND s.name = q.name AND s.region = q.region AND s.owner = @owner)
-UNION ALL
-SELECT s.region, s.kind, s.scope, s.name, s.owner_epoch, s.number FROM shared h
-JOIN LATERAL (
-    SELECT x.* FROM shared x WHERE x.project = h.name AND x.project <> 'default' AND x.kind IN ('service', 'template') AND x.owner = @self OFFSET 0) s ON true
-WHERE (h.owner = @owner OR h.owner = @self AND h.syncing -> 'fence' ->> 'to' = @owner) AND h.kind = 'project' AND h.scope = '';
+  AND NOT EXISTS (SELECT FROM shared s WHERE s.kind = q.kind AND s.scope = q.scope AND s.name = q.name AND s.region = q.region AND s.owner = @owner);
+
+-- The regions, projects and services of the templates that this region owns.
+-- name: TemplatePlaces :many
+SELECT DISTINCT s.region::text AS region, s.project, s.service FROM shared s WHERE s.kind = 'template' AND s.owner = @self::text AND s.project <> 'default';
+
+-- name: TemplatesIn :many
+SELECT s.region::text AS region, s.kind, s.scope, s.name, s.owner_epoch, s.number::bigint AS number
+FROM (SELECT unnest(@regions::text[]) AS region, unnest(@projects::text[]) AS project, unnest(@services::text[]) AS service) k
+JOIN shared s ON s.kind = 'template' AND s.region = k.region AND s.project = k.project AND s.service = k.service AND s.owner = @self::text;
 
 -- name: CollectMarkers :execrows
 DELETE FROM copy_markers m WHERE (m.kind, m.scope, m.name, m.region) IN (

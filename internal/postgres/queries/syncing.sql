@@ -48,11 +48,18 @@ DELETE FROM policy_turns t WHERE t.kind = @kind AND t.name = @name
   AND (SELECT count(*) FROM objects o WHERE o.kind = t.kind AND o.scope = '' AND o.name = t.name)
     + (SELECT count(*) FROM copies c WHERE c.kind = t.kind AND c.scope = '' AND c.name = t.name) <= 1;
 
+-- The next project of an organization.
 -- name: ProjectUnder :one
-SELECT name FROM holders
-WHERE kind = 'project' AND name > @after::text AND (@until::text = '' OR name <= @until)
-  AND spec ->> 'organization' = @organization::text
-ORDER BY name LIMIT 1;
+SELECT coalesce(min(p.name), '')::text AS name FROM shared p
+WHERE p.kind = 'project' AND p.scope = '' AND p.name > @after::text AND (@until::text = '' OR p.name <= @until)
+  AND p.spec ->> 'organization' = @organization::text;
+
+-- The next project in which something names a service. Both may have gone.
+-- name: ProjectOfService :one
+SELECT coalesce(least(
+    (SELECT min(o.project) FROM objects o WHERE o.project <> 'default' AND o.project > @after::text AND (@until::text = '' OR o.project <= @until) AND o.service = @service::text),
+    (SELECT min(c.project) FROM copies c WHERE c.kind IN ('organization', 'project', 'service', 'template') AND c.project > @after AND (@until = '' OR c.project <= @until)
+        AND c.service = @service)), '')::text AS project;
 
 -- The planner knows of few objects in a project, and would read and sort all that follow for each page: in this
 -- transaction it follows the index.
