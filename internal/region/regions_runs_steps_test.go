@@ -203,10 +203,10 @@ func (r *runs) declareHolder(in fleet.RegionName, project string, key fleet.Obje
 		}
 	}
 	var spec any
-	switch key.Kind {
-	case fleet.KindOrganization:
+	switch {
+	case key.Kind == fleet.KindOrganization:
 		spec = fleet.OrganizationSpec{HolderSpec: of}
-	case fleet.KindService:
+	case key.Kind == fleet.KindService:
 		spec = fleet.ServiceSpec{HolderSpec: of}
 	default:
 		p := fleet.ProjectSpec{HolderSpec: of}
