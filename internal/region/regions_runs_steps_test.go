@@ -202,19 +202,13 @@ func (r *runs) declareHolder(in fleet.RegionName, project string, key fleet.Obje
 			of.MultiRegionPolicy.EnabledRegions = append(of.MultiRegionPolicy.EnabledRegions, string(name))
 		}
 	}
-	var spec any
-	switch {
-	case key.Kind == fleet.KindOrganization:
-		spec = fleet.OrganizationSpec{HolderSpec: of}
-	case key.Kind == fleet.KindService:
-		spec = fleet.ServiceSpec{HolderSpec: of}
-	default:
-		p := fleet.ProjectSpec{HolderSpec: of}
-		if r.beside() == fleet.KindOrganization && project != everywhere {
-			p.Organization = project
-		}
-		spec = p
+	under := fleet.ProjectSpec{HolderSpec: of}
+	if r.beside() == fleet.KindOrganization && project != everywhere {
+		under.Organization = project
 	}
+	spec := map[fleet.ObjectKind]any{
+		fleet.KindOrganization: fleet.OrganizationSpec{HolderSpec: of}, fleet.KindProject: under, fleet.KindService: fleet.ServiceSpec{HolderSpec: of},
+	}[key.Kind]
 	r.write(in, key, project, spec)
 }
 

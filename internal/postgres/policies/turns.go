@@ -274,10 +274,10 @@ func (p *page) nextProject(ctx context.Context, after string) (name string, err 
 	if p.wrapped {
 		until = p.began.project
 	}
-	switch {
-	case p.visit.Kind == fleet.KindOrganization:
+	if p.visit.Kind == fleet.KindOrganization {
 		name, err = p.q.ProjectUnder(ctx, db.ProjectUnderParams{Organization: p.visit.Name, After: after, Until: until})
-	case p.visit.Kind == fleet.KindService:
+	}
+	if p.visit.Kind == fleet.KindService {
 		name, err = p.q.ProjectOfService(ctx, db.ProjectOfServiceParams{Service: p.visit.Name, After: after, Until: until})
 	}
 	return name, postgres.Failed("read the projects under "+p.visit.Holder().String(), err)
