@@ -366,7 +366,7 @@ func TestRegionsShare(t *testing.T) {
 			applied += s.Applied
 		}
 	}
-	require.Greater(t, applied, int64(30), "something was shared")
+	require.Greater(t, applied, int64(5), "something was shared; states that were replaced at once are left out")
 }
 
 // sharedLine is two regions that follow each other and share a project of eu.
