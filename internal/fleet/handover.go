@@ -3,6 +3,7 @@ package fleet
 import (
 	"encoding/json"
 	"reflect"
+	"time"
 )
 
 // OperationHandOver is a request that another region becomes the control region of a policy holder.
@@ -22,6 +23,9 @@ type TookOver struct {
 	Region     RegionName `json:"region"`
 	OwnerEpoch int64      `json:"ownerEpoch"`
 	Number     int64      `json:"number"`
+	// WrittenAt is when somebody last wrote the object until then, by its owner's clock; zero from an older build. Versions also rise
+	// without a write.
+	WrittenAt time.Time `json:"writtenAt,omitzero"`
 }
 
 // Version is the version of the state.

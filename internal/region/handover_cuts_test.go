@@ -516,6 +516,41 @@ func TestHandOverOfWhatIsAbove(t *testing.T) {
 	require.Zero(t, h.lost("eu"))
 }
 
+// M38, X1: a region that has a write of which neither its restored owner nor the region that claims the object knows lists it, and no other
+// state of an owner that had all.
+func TestThirdRegionListsWhatIsLost(t *testing.T) {
+	t.Parallel()
+	for _, cut := range []bool{false, true} {
+		t.Run(fmt.Sprintf("cut: %t", cut), func(t *testing.T) {
+			t.Parallel()
+			h := newHanding(t, "ap", "eu", "us")
+			h.share("ap", line, "ap", "eu", "us")
+			h.agree("the project is shared")
+			h.cut("ap", "eu", cut)
+			w := h.write(lineKey)
+			w.Labels = map[string]string{"v": "2"}
+			_, err := h.regions["ap"].store.Declare(t.Context(), w, fleet.ProjectSpec{HolderSpec: holding("ap", "eu", "us")})
+			require.NoError(t, err)
+			for _, in := range []fleet.RegionName{"eu", "us"} {
+				if !cut || in == "us" {
+					h.turn(string(in)+" has the write", func() bool { o, err := h.here(in, "ap", lineKey); return err == nil && o.Labels["v"] == "2" })
+				}
+			}
+			h.cut("ap", "us", true)
+			_, err = h.request("eu", "eu", true)
+			require.NoError(t, err)
+			h.turn("us follows eu", func() bool { return h.owner("us", "ap", lineKey) == "eu 2" }, "eu", "us")
+			w = h.write(lineKey)
+			w.Region, w.Labels = "ap", map[string]string{"v": "3"}
+			_, err = h.regions["eu"].store.Declare(t.Context(), w, fleet.ProjectSpec{HolderSpec: holding("eu", "ap", "us")})
+			require.NoError(t, err)
+			h.turn("us has the next write", func() bool { o, err := h.here("us", "ap", lineKey); return err == nil && o.Labels["v"] == "3" })
+			require.Equal(t, cut, h.lost("us") == 1)
+			require.Zero(t, h.lost("eu"))
+		})
+	}
+}
+
 // M23, M29: what moved to a region that never shared it with this one goes, though nothing but a question tells that.
 func TestMovedWithoutThisRegion(t *testing.T) {
 	t.Parallel()

@@ -235,7 +235,7 @@ func (r *runs) changePolicy(in fleet.RegionName, project string, key fleet.Objec
 	if !strings.HasPrefix(project, string(in)) && project != everywhere && r.owns(in, key) == "" {
 		return
 	}
-	if r.beside() != "" && key.Kind != fleet.KindOrganization && project != everywhere && r.random.IntN(3) == 0 {
+	if r.beside() != "" && key.Kind != fleet.KindOrganization && project != everywhere && !r.forces() && r.random.IntN(3) == 0 {
 		r.declareHolder(in, project, key, nil) // what is above it governs then
 		return
 	}

@@ -112,6 +112,7 @@ func history(t *testing.T, databases map[fleet.RegionName]*runDatabase, seed uin
 		}
 	}
 	for _, name := range runNames {
+		require.NoError(t, r.regions[name].store.WantSyncs(t.Context(), 0)) // as a server that starts does
 		r.start(name)
 	}
 	defer func() {

@@ -210,14 +210,16 @@ func (a *applying) endOwn(ctx context.Context, changes []fleet.CopyChange) error
 	return nil
 }
 
-// noteLost lists what this region wrote and the new owner never had (M38).
+// noteLost lists what the new owner never had: of what this region wrote, and of what it has from the last owner, which may have been
+// restored since (M38).
 func (a *applying) noteLost(changes []fleet.CopyChange) {
 	for _, c := range changes {
 		held, was := a.held[c.Key], (*fleet.Object)(nil)
 		if o, is := a.copies[c.Key]; is {
 			was = &o
 		}
-		if held.Owner == a.self && overtaken(held, was, c) {
+		mine, peers := held.Owner == a.self, held.Owner == a.peer
+		if mine && overtaken(held, was, c) || !mine && !peers && was != nil && missed(held, was, c) {
 			a.lose(c, "claimed")
 		}
 	}
@@ -240,6 +242,13 @@ func overtaken(held decide.HeldCopy, was *fleet.Object, c fleet.CopyChange) bool
 		return took.Region == held.Owner // a third region may have had it
 	}
 	return was == nil || !sameContent(was, c.Object)
+}
+
+// missed: the new owner took over a state of the last one before somebody made the write that is here, and has another content.
+func missed(held decide.HeldCopy, was *fleet.Object, c fleet.CopyChange) bool {
+	took := c.TookOver
+	return took != nil && took.Region == held.Owner && held.Version.Newer(took.Version()) && !took.WrittenAt.IsZero() && !took.WrittenAt.Equal(was.UpdatedAt) &&
+		(c.Object == nil || !sameContent(was, c.Object))
 }
 
 // sameContent: people declared the same.
