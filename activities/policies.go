@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
@@ -35,21 +36,23 @@ type Policies struct {
 	Now       func() time.Time
 }
 
-// After so many pages an activity ends, and the workflow says how far it is. Pages of a policy are small, and an activity
-// costs as much as some of them.
+// After so many pages, or so long, an activity ends, and the workflow says how far it is. Pages of a policy are small, and an
+// activity costs as much as some of them.
 const (
-	pagesAtOnce       = 20
-	policyPagesAtOnce = 100
+	pagesAtOnce  = 20
+	policyAtOnce = 2 * time.Second
 )
 
-// ApplyPolicy visits the next pages of what a policy holder governs. Between two it pauses for a tenth of the time
-// that the first one took: the busier the region, the slower it goes.
+// ApplyPolicy visits the next pages of what a policy holder governs, at the pace that the writes of others leave.
 func (p *Policies) ApplyPolicy(ctx context.Context, in fleet.PolicyVisit) (fleet.PolicyTurn, error) {
 	stop := beating(ctx)
 	defer stop()
 	in.Build = p.Build
-	for page := 1; ; page++ {
+	var last fleet.PolicyTurn
+	pace := decide.Pace{Objects: decide.PolicyPage}
+	for end := p.Now().Add(policyAtOnce); ; {
 		began := p.Now()
+		in.Objects = pace.Objects
 		turn, err := p.Store.ApplyPolicyPage(ctx, in)
 		if err != nil {
 			return turn, fail(ctx, err)
@@ -57,10 +60,15 @@ func (p *Policies) ApplyPolicy(ctx context.Context, in fleet.PolicyVisit) (fleet
 		if turn.Done {
 			return turn, fail(ctx, p.Doors.TellDoors(ctx, fleet.PolicySubject(in.Holder())))
 		}
-		if turn.Waits || page == policyPagesAtOnce {
+		if turn.Waits || !p.Now().Before(end) {
 			return turn, nil
 		}
-		pause := time.NewTimer(p.Now().Sub(began) / 10)
+		written := int64(0)
+		if last.Feed > 0 {
+			written = turn.Feed - last.Feed - (turn.Refreshed - last.Refreshed)
+		}
+		pace, last = decide.PolicyPace(pace, p.Now().Sub(began), written), turn
+		pause := time.NewTimer(pace.Pause)
 		select {
 		case <-pause.C:
 		case <-ctx.Done():

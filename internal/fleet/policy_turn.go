@@ -34,6 +34,8 @@ type PolicyVisit struct {
 	Name  string     `json:"name"`
 	Run   string     `json:"run"`
 	Build string     `json:"build,omitempty"`
+	// Objects that the page has at most; 0 is the most that a page ever has.
+	Objects int `json:"-"`
 }
 
 // Holder is the key of the policy holder.
@@ -51,4 +53,6 @@ type PolicyTurn struct {
 	Waits bool `json:"waits,omitempty"`
 	// HandOver is what the holder waits for; nil when it is not being handed over. The turn is not done before.
 	HandOver *HandOver `json:"handOver,omitempty"`
+	// Feed is the number of the newest event of the region, as the page ended.
+	Feed int64 `json:"-"`
 }

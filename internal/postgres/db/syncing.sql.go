@@ -141,10 +141,11 @@ func (q *Queries) GovernedAfter(ctx context.Context, arg GovernedAfterParams) ([
 	return items, nil
 }
 
-const movePolicyTurn = `-- name: MovePolicyTurn :execrows
+const movePolicyTurn = `-- name: MovePolicyTurn :one
 UPDATE policy_turns SET at = $1::text[], wrapped = $2, visited = visited + $3, refreshed = refreshed + $4,
     moved_at = now(), ended_at = CASE WHEN $5::boolean THEN now() END
 WHERE kind = $6 AND name = $7 AND wanted = $8 AND at = $9::text[] AND wrapped = $10 AND ended_at IS NULL
+RETURNING coalesce(pg_sequence_last_value('events_seq_seq'), 0)::bigint AS feed
 `
 
 type MovePolicyTurnParams struct {
@@ -160,9 +161,10 @@ type MovePolicyTurnParams struct {
 	WasWrapped bool
 }
 
-// Only from where a page began: another run may have written the same page, or a newer policy restarted the turn.
+// Only from where a page began: another run may have written the same page, or a newer policy restarted the turn. Tells the number of
+// the newest event, also of transactions that are under way.
 func (q *Queries) MovePolicyTurn(ctx context.Context, arg MovePolicyTurnParams) (int64, error) {
-	result, err := q.db.Exec(ctx, movePolicyTurn,
+	row := q.db.QueryRow(ctx, movePolicyTurn,
 		arg.At,
 		arg.Wrapped,
 		arg.Visited,
@@ -174,10 +176,9 @@ func (q *Queries) MovePolicyTurn(ctx context.Context, arg MovePolicyTurnParams) 
 		arg.WasAt,
 		arg.WasWrapped,
 	)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+	var feed int64
+	err := row.Scan(&feed)
+	return feed, err
 }
 
 const namedAlready = `-- name: NamedAlready :one

@@ -116,7 +116,15 @@ func syncingOf(t *testing.T, raw json.RawMessage) fleet.Syncing {
 // page applies one page of a holder's policy.
 func (b *bench) page(holder fleet.ObjectKey) fleet.PolicyTurn {
 	b.T.Helper()
-	turn, err := b.ApplyPolicyPage(b.Ctx(), fleet.PolicyVisit{Kind: holder.Kind, Name: holder.Name, Run: stores.Run1, Build: "b1"})
+	turn := b.pageOf(holder, 0)
+	turn.Feed = 0
+	return turn
+}
+
+// pageOf applies a page of so many objects at most.
+func (b *bench) pageOf(holder fleet.ObjectKey, objects int) fleet.PolicyTurn {
+	b.T.Helper()
+	turn, err := b.ApplyPolicyPage(b.Ctx(), fleet.PolicyVisit{Kind: holder.Kind, Name: holder.Name, Run: stores.Run1, Build: "b1", Objects: objects})
 	require.NoError(b.T, err)
 	return turn
 }

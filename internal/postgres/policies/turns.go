@@ -6,13 +6,14 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
 
-// pageSize is how many objects one transaction visits.
-const pageSize = 500
+// pageSize is how many objects one transaction visits at most.
+const pageSize = decide.PolicyPage
 
 // PolicyRequest asks that a holder's policy is applied to all that it governs.
 type PolicyRequest struct {
@@ -141,12 +142,21 @@ type page struct {
 	visited, refreshed int64
 	above              map[fleet.ObjectKey]bool // holders that were refreshed before
 	holders            []fleet.ObjectKey        // that are in this page, and were not
+	feed               int64
+}
+
+// size is how many objects the page has at most.
+func (p *page) size() int {
+	if p.visit.Objects > 0 {
+		return min(p.visit.Objects, pageSize)
+	}
+	return pageSize
 }
 
 func (p *page) turn() fleet.PolicyTurn {
 	return fleet.PolicyTurn{
 		Generation: p.row.Generation, At: strings.Trim(strings.Join(p.at.columns(), "/"), "/"), Done: p.done && p.moving == nil, Waits: p.done && p.moving != nil, HandOver: p.moving,
-		Visited: p.row.Visited + p.visited, Refreshed: p.row.Refreshed + p.refreshed,
+		Visited: p.row.Visited + p.visited, Refreshed: p.row.Refreshed + p.refreshed, Feed: p.feed,
 	}
 }
 
@@ -205,14 +215,14 @@ func (p *page) end(ctx context.Context, e postgres.Ending) error {
 
 // move stores the position. If the turn was moved or restarted since it was read, nothing of this page is kept.
 func (p *page) move(ctx context.Context) (bool, error) {
-	n, err := p.q.MovePolicyTurn(ctx, db.MovePolicyTurnParams{
+	feed, err := p.q.MovePolicyTurn(ctx, db.MovePolicyTurnParams{
 		Kind: p.row.Kind, Name: p.row.Name, Wanted: p.row.Wanted, WasAt: p.row.At, WasWrapped: p.row.Wrapped,
 		At: p.at.columns(), Wrapped: p.wrapped, Visited: p.visited, Refreshed: p.refreshed, Done: p.done,
 	})
-	if err != nil {
+	if err != nil && !postgres.NoRows(err) {
 		return false, postgres.Failed("store how far the policy is applied", err)
 	}
-	if n == 0 {
+	if p.feed = feed; err != nil {
 		p.done, p.at, p.visited, p.refreshed = false, placeOf(p.row.At), 0, 0
 		return false, postgres.ErrRollback
 	}
@@ -234,7 +244,7 @@ func (p *page) visitPage(ctx context.Context) error {
 		return err
 	}
 	p.visited = int64(len(keys))
-	if len(keys) >= pageSize {
+	if len(keys) >= p.size() {
 		last := keys[len(keys)-1]
 		p.at = place{project, last.Service, last.Kind, last.Scope, last.Name}
 		return nil
@@ -285,7 +295,7 @@ func (p *page) nextProject(ctx context.Context, after string) (name string, err 
 
 func (p *page) keys(ctx context.Context, project string) ([]db.GovernedAfterRow, error) {
 	in := db.GovernedAfterParams{
-		Project: project, Service: p.at.service, Kind: p.at.kind, Scope: p.at.scope, Name: p.at.name, MaxRows: pageSize,
+		Project: project, Service: p.at.service, Kind: p.at.kind, Scope: p.at.scope, Name: p.at.name, MaxRows: int32(p.size()), //nolint:gosec // at most a page
 		Bounded:      p.wrapped && p.began.project == project,
 		UntilService: p.began.service, UntilKind: p.began.kind, UntilScope: p.began.scope, UntilName: p.began.name,
 	}

@@ -277,3 +277,19 @@ func TestPageAndWriterDoNotBlockEachOther(t *testing.T) {
 	require.True(t, turn.Done)
 	b.syncing(poolKey(name), here, "us")
 }
+
+// M36: a page is as large as it may be, and tells from the feed how much others write.
+func TestPolicyPagesOfAnySize(t *testing.T) {
+	t.Parallel()
+	b := bare(t)
+	b.project("", nil)
+	b.pools(120)
+	b.project("", policyOf(here, "us"))
+	first := b.pageOf(redKey, 50)
+	require.EqualValues(t, []int64{50, 50}, []int64{first.Visited, first.Refreshed})
+	b.pool("z", "")
+	next := b.pageOf(redKey, 20)
+	require.EqualValues(t, []int64{70, 70}, []int64{next.Visited, next.Refreshed})
+	require.EqualValues(t, 1, next.Feed-first.Feed-(next.Refreshed-first.Refreshed), "one write by somebody else")
+	require.EqualValues(t, 52, b.pageOf(redKey, 10_000).Visited-next.Visited, "the rest, the new one, and the project itself")
+}

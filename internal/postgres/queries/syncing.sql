@@ -36,11 +36,13 @@ ON CONFLICT (kind, name) DO UPDATE SET
 -- name: GetPolicyTurn :one
 SELECT * FROM policy_turns WHERE kind = @kind AND name = @name;
 
--- Only from where a page began: another run may have written the same page, or a newer policy restarted the turn.
--- name: MovePolicyTurn :execrows
+-- Only from where a page began: another run may have written the same page, or a newer policy restarted the turn. Tells the number of
+-- the newest event, also of transactions that are under way.
+-- name: MovePolicyTurn :one
 UPDATE policy_turns SET at = @at::text[], wrapped = @wrapped, visited = visited + @visited, refreshed = refreshed + @refreshed,
     moved_at = now(), ended_at = CASE WHEN @done::boolean THEN now() END
-WHERE kind = @kind AND name = @name AND wanted = @wanted AND at = @was_at::text[] AND wrapped = @was_wrapped AND ended_at IS NULL;
+WHERE kind = @kind AND name = @name AND wanted = @wanted AND at = @was_at::text[] AND wrapped = @was_wrapped AND ended_at IS NULL
+RETURNING coalesce(pg_sequence_last_value('events_seq_seq'), 0)::bigint AS feed;
 
 -- The turn is of all holders of a name, whichever region created them: it goes with the last one.
 -- name: DropPolicyTurn :exec
