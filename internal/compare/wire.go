@@ -144,10 +144,11 @@ func askedFor(a fleet.CopyAsked) askedOf {
 // reply is a line of an answer: an object as it is, or how it ended; the last one is the number of lines before it.
 type reply struct {
 	api.WatchLine
-	// End and MovedTo are of an object that ended, which As names.
-	End     fleet.CopyEnd `json:"end,omitempty"`
-	MovedTo string        `json:"movedTo,omitempty"`
-	As      *askedOf      `json:"as,omitempty"`
+	// End, MovedTo and TookOver are of an object that ended, which As names.
+	End      fleet.CopyEnd   `json:"end,omitempty"`
+	MovedTo  string          `json:"movedTo,omitempty"`
+	TookOver *fleet.TookOver `json:"tookOver,omitempty"`
+	As       *askedOf        `json:"as,omitempty"`
 }
 
 func (t reply) change(peer fleet.RegionName) (fleet.CopyChange, error) {
@@ -155,13 +156,13 @@ func (t reply) change(peer fleet.RegionName) (fleet.CopyChange, error) {
 		return watch.ChangeOf(peer, t.WatchLine)
 	}
 	a := t.As.asked()
-	return fleet.CopyChange{Key: a.Key, Version: a.Version, End: t.End, MovedTo: fleet.RegionName(t.MovedTo)}, nil
+	return fleet.CopyChange{Key: a.Key, Version: a.Version, End: t.End, MovedTo: fleet.RegionName(t.MovedTo), TookOver: t.TookOver}, nil
 }
 
 func replyOf(c fleet.CopyChange, view func(fleet.Object) api.Object) reply {
 	if c.Object == nil {
 		as := askedFor(fleet.CopyAsked{Key: c.Key, Version: c.Version})
-		return reply{WatchLine: api.WatchLine{Type: api.WatchGone}, End: c.End, MovedTo: string(c.MovedTo), As: &as}
+		return reply{WatchLine: api.WatchLine{Type: api.WatchGone}, End: c.End, MovedTo: string(c.MovedTo), TookOver: c.TookOver, As: &as}
 	}
 	o := view(*c.Object)
 	return reply{WatchLine: api.WatchLine{

@@ -77,14 +77,14 @@ type Over struct {
 	Policy *fleet.MultiRegionPolicy // nil: none is known
 	// Itself: the object carries the policy, as this region last knew it.
 	Itself bool
-	// Owner owns the holder that governs, also while that is handed on; without a policy, it owned the holder when that went from here.
+	// Owner owns the holder that governs, also while that is handed on; without a policy, it owns the nearest holder, or owned the one that went from here.
 	Owner string
 }
 
 // Proves reports to a region whether a peer may own an object that another one owned, by the policy that is known here: a holder
 // goes to a region that its policy enables, what it governs to its control region or the one that still owns the holder (M38).
 // A control region that owns the holder takes over what any enabled region has: that one may have lost a claim of the holder.
-// Once the holder has gone from here, it is its last owner.
+// Without a policy, it is the owner of the holder, who may have taken the policy away since; once the holder has gone from here, its last owner.
 func (o Over) Proves(self, peer fleet.RegionName) bool {
 	switch {
 	case o.Policy == nil:

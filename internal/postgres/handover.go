@@ -185,8 +185,14 @@ func (s *Store) PoliciesOver(ctx context.Context, q *db.Queries, objects []*flee
 				return nil, err
 			}
 			out[o] = decide.Over{Policy: by.MultiRegionPolicy, Itself: by.itself, Owner: by.owner}
-			if _, key, _ := h.chain(o); by.MultiRegionPolicy == nil && key.Name != "" {
+			if by.MultiRegionPolicy != nil {
+				continue
+			}
+			chain, key, _ := h.chain(o)
+			if key.Name != "" {
 				missing[o] = key
+			} else if i := slices.IndexFunc(chain, func(one over) bool { return !one.itself }); i >= 0 {
+				out[o] = decide.Over{Owner: chain[i].owner}
 			}
 		}
 	}

@@ -418,10 +418,11 @@ func TestClaimedAndDeleted(t *testing.T) {
 				require.NoError(t, h.templateAs("eu", w, `{"v":1}`))
 				h.agree("the template is shared")
 				h.cutOnce("eu", "us", true)
-				in := fleet.RegionName("eu")
+				in, lost := fleet.RegionName("eu"), 0
 				if force {
-					in = "us"
+					in, lost = "us", 1
 					h.cut("eu", "us", true)
+					require.NoError(t, h.templateAs("eu", w, `{"v":2}`))
 				}
 				_, err := h.request(in, "us", force)
 				require.NoError(t, err)
@@ -440,6 +441,7 @@ func TestClaimedAndDeleted(t *testing.T) {
 					require.Equal(t, "not_found", h.owner("eu", "eu", key))
 				}
 				require.Empty(t, h.aside("eu", "us"))
+				require.Equal(t, lost, h.lost("eu"), "what us never had, and nothing else")
 			})
 		}
 	}

@@ -360,18 +360,18 @@ type event struct {
 	Region     fleet.RegionName  `json:"region"`
 }
 
-// ended writes the local events of copies that go, which peers do not receive.
 // went is a state that ends, with the version and the owner by which it does: of what others had from this region, that one tells them.
 func (a *applying) went(c fleet.CopyChange) (fleet.Object, error) {
 	o := a.copies[c.Key]
 	o.Version = c.Version
 	syncing := o.SyncingNow()
-	syncing.OwningRegion = string(a.peer)
+	syncing.OwningRegion, syncing.TookOver = string(a.peer), c.TookOver
 	var err error
 	o.Syncing, err = json.Marshal(syncing)
 	return o, postgres.Failed("write how a copy went", err)
 }
 
+// ended writes the local events of copies that go, which peers do not receive.
 func (a *applying) ended(ctx context.Context, gone []fleet.CopyChange) error {
 	rows := make([]event, len(gone))
 	for i, c := range gone {

@@ -149,6 +149,11 @@ func (s *Store) end(ctx context.Context, peer fleet.RegionName, a fleet.CopyAske
 	}
 	out := decide.Ended(t)
 	out.Key = a.Key
+	if out.End == fleet.CopyDeleted && r.TookOver != nil {
+		if err := json.Unmarshal(r.TookOver, &out.TookOver); err != nil {
+			return fleet.CopyChange{}, postgres.Failed("read what was taken over", err)
+		}
+	}
 	return out, nil
 }
 

@@ -196,6 +196,9 @@ func (a *applying) endOwn(ctx context.Context, changes []fleet.CopyChange) error
 			if err != nil {
 				return err
 			}
+			if err := a.passOn(ctx, c.Key, was); err != nil {
+				return err
+			}
 			if err := postgres.Remove(ctx, a.q, a.actor(), &was); err != nil {
 				return err
 			}
@@ -208,6 +211,16 @@ func (a *applying) endOwn(ctx context.Context, changes []fleet.CopyChange) error
 		}
 	}
 	return nil
+}
+
+// passOn writes that what this region owned has another owner, who then ended it: those that have it from this region hear of the end only
+// here if their stream of the other began after that.
+func (a *applying) passOn(ctx context.Context, key fleet.CopyKey, went fleet.Object) error {
+	if a.held[key].Owner != a.self {
+		return nil
+	}
+	was := a.copies[key]
+	return postgres.SaveShared(ctx, a.q, a.actor(), []postgres.SharedWrite{{Type: "updated", Before: &was, After: &went, Elsewhere: true}})
 }
 
 // noteLost lists what the new owner never had: of what this region wrote, and of what it has from the last owner, which may have been

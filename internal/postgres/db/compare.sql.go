@@ -314,11 +314,12 @@ const known = `-- name: Known :many
 SELECT k.region::text AS region, k.kind::text AS kind, k.scope::text AS scope, k.name::text AS name, coalesce(s.uid::text, '')::text AS uid, coalesce(s.owner, '')::text AS owner,
     (coalesce(s.syncing -> 'regions' ? $1::text, false))::boolean AS shared,
     coalesce(s.owner_epoch, d.epoch, 0)::bigint AS owner_epoch, coalesce(s.number, d.seq, 0)::bigint AS number,
-    coalesce(d.owner, '')::text AS last_owner
+    coalesce(d.owner, '')::text AS last_owner, coalesce(d.took_over, 'null')::jsonb AS took_over
 FROM (SELECT unnest($2::text[]) AS region, unnest($3::text[]) AS kind, unnest($4::text[]) AS scope, unnest($5::text[]) AS name) k
 LEFT JOIN shared s ON s.kind = k.kind AND s.scope = k.scope AND s.name = k.name AND s.region = k.region
 LEFT JOIN LATERAL (
-    SELECT e.seq, coalesce((e.before ->> 'ownerEpoch')::bigint, 1) AS epoch, e.before -> 'syncing' ->> 'owningRegion' AS owner FROM events e
+    SELECT e.seq, coalesce((e.before ->> 'ownerEpoch')::bigint, 1) AS epoch, e.before -> 'syncing' ->> 'owningRegion' AS owner,
+        e.before -> 'syncing' -> 'tookOver' AS took_over FROM events e
     WHERE s.uid IS NULL AND e.type = 'deleted' AND e.kind = k.kind AND e.scope = k.scope AND e.name = k.name
       AND e.region = CASE WHEN k.region = (SELECT r.name FROM region r) THEN '' ELSE k.region END
     ORDER BY e.seq DESC LIMIT 1) d ON true
@@ -343,6 +344,7 @@ type KnownRow struct {
 	OwnerEpoch int64
 	Number     int64
 	LastOwner  string
+	TookOver   json.RawMessage
 }
 
 // What this region knows of objects that another one names: its row if it has one, else how it went.
@@ -372,6 +374,7 @@ func (q *Queries) Known(ctx context.Context, arg KnownParams) ([]KnownRow, error
 			&i.OwnerEpoch,
 			&i.Number,
 			&i.LastOwner,
+			&i.TookOver,
 		); err != nil {
 			return nil, err
 		}

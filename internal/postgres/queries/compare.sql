@@ -43,11 +43,12 @@ ORDER BY s.uid;
 SELECT k.region::text AS region, k.kind::text AS kind, k.scope::text AS scope, k.name::text AS name, coalesce(s.uid::text, '')::text AS uid, coalesce(s.owner, '')::text AS owner,
     (coalesce(s.syncing -> 'regions' ? @asker::text, false))::boolean AS shared,
     coalesce(s.owner_epoch, d.epoch, 0)::bigint AS owner_epoch, coalesce(s.number, d.seq, 0)::bigint AS number,
-    coalesce(d.owner, '')::text AS last_owner
+    coalesce(d.owner, '')::text AS last_owner, coalesce(d.took_over, 'null')::jsonb AS took_over
 FROM (SELECT unnest(@regions::text[]) AS region, unnest(@kinds::text[]) AS kind, unnest(@scopes::text[]) AS scope, unnest(@names::text[]) AS name) k
 LEFT JOIN shared s ON s.kind = k.kind AND s.scope = k.scope AND s.name = k.name AND s.region = k.region
 LEFT JOIN LATERAL (
-    SELECT e.seq, coalesce((e.before ->> 'ownerEpoch')::bigint, 1) AS epoch, e.before -> 'syncing' ->> 'owningRegion' AS owner FROM events e
+    SELECT e.seq, coalesce((e.before ->> 'ownerEpoch')::bigint, 1) AS epoch, e.before -> 'syncing' ->> 'owningRegion' AS owner,
+        e.before -> 'syncing' -> 'tookOver' AS took_over FROM events e
     WHERE s.uid IS NULL AND e.type = 'deleted' AND e.kind = k.kind AND e.scope = k.scope AND e.name = k.name
       AND e.region = CASE WHEN k.region = (SELECT r.name FROM region r) THEN '' ELSE k.region END
     ORDER BY e.seq DESC LIMIT 1) d ON true;

@@ -1,0 +1,73 @@
+package region
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// M38, X1: a region that has a template of its last owner hears from that one that the next owner deleted it, if the stream of the next
+// owner began only after that.
+func TestDeletedByTheClaimantAsTheLastOwnerSays(t *testing.T) {
+	t.Parallel()
+	h := newHanding(t, "eu", "us", "ap")
+	h.line("eu", "eu", "us", "ap")
+	h.agree("the project is shared")
+	h.cut("us", "eu", true)
+	h.cut("us", "ap", true)
+	_, err := h.request("us", "us", true)
+	require.NoError(t, err)
+	for _, key := range []fleet.ObjectKey{lineKey, press} {
+		h.turn("us claims "+key.String(), func() bool { return h.owner("us", "eu", key) == "us 2" }, "us")
+	}
+	_, err = h.regions["us"].store.DeleteDeclared(t.Context(), h.write(press))
+	require.NoError(t, err)
+	h.regions["ap"].exec(t, `UPDATE region_streams SET position = '', began = '' WHERE peer = 'us'`)
+	h.cut("us", "ap", false)
+	h.turn("ap knows who owns the project", func() bool { return h.owner("ap", "eu", lineKey) == "us 2" }, "us", "ap")
+	require.Equal(t, "eu 1", h.owner("ap", "eu", press))
+	h.cut("us", "eu", false)
+	h.agree("the template is gone everywhere")
+	require.Equal(t, "not_found", h.owner("ap", "eu", press))
+	require.Empty(t, h.aside("ap", "eu"))
+	require.Zero(t, h.lost("ap")+h.lost("eu"))
+}
+
+// M34, M42: a region that a cut kept from its hand-over believes the owner of the project, though a policy governs it no more.
+func TestPolicyTakenAwayAfterTheHandOver(t *testing.T) {
+	t.Parallel()
+	for _, deleted := range []bool{false, true} {
+		t.Run(fmt.Sprintf("and the template deleted: %t", deleted), func(t *testing.T) {
+			t.Parallel()
+			h := newHanding(t, "eu", "us")
+			h.share("eu", line, "eu", "us")
+			require.NoError(t, h.template("eu", 1))
+			h.agree("the project is shared")
+			h.cut("eu", "us", true)
+			_, err := h.request("eu", "us", false)
+			require.NoError(t, err)
+			h.setCut([2]fleet.RegionName{"us", "eu"}, false)
+			for _, key := range []fleet.ObjectKey{lineKey, press} {
+				h.turn("us claims "+key.String(), func() bool { return h.owner("us", "eu", key) == "us 2" }, "us")
+			}
+			w := h.write(lineKey)
+			w.Region = "eu"
+			_, err = h.regions["us"].store.Declare(t.Context(), w, fleet.ProjectSpec{})
+			require.NoError(t, err)
+			want := "us 2"
+			if deleted {
+				_, err = h.regions["us"].store.DeleteDeclared(t.Context(), h.write(press))
+				require.NoError(t, err)
+				want = "not_found"
+			}
+			h.cut("eu", "us", false)
+			h.agree("both have the same")
+			require.Equal(t, want, h.owner("eu", "eu", press))
+			h.turn("nothing waits", func() bool { return len(h.aside("eu", "us")) == 0 }, "eu", "us")
+			require.Zero(t, h.lost("eu"))
+		})
+	}
+}
