@@ -39,7 +39,10 @@ const (
 			created_by, created_at, updated_at, deleting_since, resource_version FROM objects WHERE name LIKE 'lag-%'`
 	plainPublish   = `CREATE PUBLICATION yardstick FOR TABLE yardstick.objects`
 	plainSubscribe = `CREATE SUBSCRIPTION yardstick_%s CONNECTION '%s' PUBLICATION yardstick WITH (synchronous_commit = on)`
-	plainUpdate    = `UPDATE yardstick.objects SET labels = labels || jsonb_build_object('n', $2::text), generation = generation + 1, updated_at = now()
+	plainSwitch    = `ALTER SUBSCRIPTION yardstick_%s %s`
+	// plainCurrent: all subscriptions have what was written until the switch.
+	plainCurrent = `SELECT count(*) FROM pg_replication_slots WHERE slot_name LIKE 'yardstick%' AND active AND confirmed_flush_lsn >= $1::pg_lsn`
+	plainUpdate  = `UPDATE yardstick.objects SET labels = labels || jsonb_build_object('n', $2::text), generation = generation + 1, updated_at = now()
 		WHERE kind = 'pool' AND scope = '' AND name = $1 AND region = 'eu'`
 	plainSeen = `SELECT name, (labels ->> 'n')::bigint FROM yardstick.objects WHERE kind = 'pool' AND scope = '' AND region = 'eu' AND name = ANY($1)`
 	copySeen  = `SELECT name, (labels ->> 'n')::bigint FROM copies WHERE kind = 'pool' AND scope = '' AND region = 'eu' AND name = ANY($1)`
@@ -116,6 +119,27 @@ func (s *sharing) replicate(ctx context.Context) error {
 	return nil
 }
 
+// replicates has Postgres replicate the yardstick, or rest: its processes read all that is written, also what Holdfast writes.
+func (s *sharing) replicates(ctx context.Context, on bool) error {
+	to := map[bool]string{true: "ENABLE", false: "DISABLE"}[on]
+	for _, m := range s.others {
+		if _, err := m.db.Exec(ctx, fmt.Sprintf(plainSwitch, m.name, to)); err != nil {
+			return fmt.Errorf("switch the yardstick: %w", err)
+		}
+	}
+	if !on {
+		return nil
+	}
+	var at string
+	if err := s.owner.db.QueryRow(ctx, `SELECT pg_current_wal_lsn()::text`).Scan(&at); err != nil {
+		return fmt.Errorf("switch the yardstick: %w", err)
+	}
+	return awaited(ctx, "the yardstick is current", func(ctx context.Context) (bool, error) {
+		n, err := s.owner.count(ctx, plainCurrent, at)
+		return n == len(s.others), err
+	})
+}
+
 // traffic is one side: how a row is written, and how receivers see the rows of some names.
 type traffic struct {
 	*sharing
@@ -175,6 +199,9 @@ func (s *sharing) update(sql string) func(ctx context.Context, name string, numb
 // lag is the p99 of one round, in ms; its p50 is kept.
 func (t *traffic) lag(middle *[]float64) turn {
 	return func(ctx context.Context, _ int) (float64, error) {
+		if err := t.replicates(ctx, t.seen == plainSeen); err != nil {
+			return 0, err
+		}
 		times, err := t.run(ctx, lagWrites*t.l.n, func(ctx context.Context, count int, one func(i int) error) error {
 			group, ctx := errgroup.WithContext(ctx)
 			tick := time.NewTicker(lagEvery)
@@ -198,6 +225,9 @@ func (t *traffic) lag(middle *[]float64) turn {
 
 // rate is writes a second, until the last of them is readable everywhere.
 func (t *traffic) rate(ctx context.Context, _ int) (float64, error) {
+	if err := t.replicates(ctx, t.seen == plainSeen); err != nil {
+		return 0, err
+	}
 	began, count := time.Now(), 2*lagWrites*t.l.n
 	_, err := t.run(ctx, count, func(ctx context.Context, count int, one func(i int) error) error {
 		group, _ := errgroup.WithContext(ctx)
