@@ -119,16 +119,13 @@ func (s *sharing) replicate(ctx context.Context) error {
 	return nil
 }
 
-// replicates has Postgres replicate the yardstick, or rest: its processes read all that is written, also what Holdfast writes.
-func (s *sharing) replicates(ctx context.Context, on bool) error {
-	to := map[bool]string{true: "ENABLE", false: "DISABLE"}[on]
-	for _, m := range s.others {
-		if _, err := m.db.Exec(ctx, fmt.Sprintf(plainSwitch, m.name, to)); err != nil {
-			return fmt.Errorf("switch the yardstick: %w", err)
-		}
-	}
-	if !on {
-		return nil
+// rest has Postgres replicate nothing: its processes read all that is written, also what Holdfast writes.
+func (s *sharing) rest(ctx context.Context) error { return s.switchTo(ctx, "DISABLE") }
+
+// replicates has Postgres replicate the yardstick again, and waits until that is current.
+func (s *sharing) replicates(ctx context.Context) error {
+	if err := s.switchTo(ctx, "ENABLE"); err != nil {
+		return err
 	}
 	var at string
 	if err := s.owner.db.QueryRow(ctx, `SELECT pg_current_wal_lsn()::text`).Scan(&at); err != nil {
@@ -140,19 +137,29 @@ func (s *sharing) replicates(ctx context.Context, on bool) error {
 	})
 }
 
+func (s *sharing) switchTo(ctx context.Context, to string) error {
+	for _, m := range s.others {
+		if _, err := m.db.Exec(ctx, fmt.Sprintf(plainSwitch, m.name, to)); err != nil {
+			return fmt.Errorf("switch the yardstick: %w", err)
+		}
+	}
+	return nil
+}
+
 // traffic is one side: how a row is written, and how receivers see the rows of some names.
 type traffic struct {
 	*sharing
-	write func(ctx context.Context, name string, number int) error
-	seen  string
-	next  int // numbers rise over all rounds
+	before func(ctx context.Context) error
+	write  func(ctx context.Context, name string, number int) error
+	seen   string
+	next   int // numbers rise over all rounds
 }
 
 // lags measures one write after the other at a fixed rate, then as many as go.
 func (s *sharing) lags(ctx context.Context) ([]figure, error) {
-	byAPI := &traffic{sharing: s, seen: copySeen, write: s.put}
-	bySQL := &traffic{sharing: s, seen: copySeen, write: s.update(ownUpdate)}
-	plain := &traffic{sharing: s, seen: plainSeen, write: s.update(plainUpdate)}
+	byAPI := &traffic{sharing: s, before: s.rest, seen: copySeen, write: s.put}
+	bySQL := &traffic{sharing: s, before: s.rest, seen: copySeen, write: s.update(ownUpdate)}
+	plain := &traffic{sharing: s, before: s.replicates, seen: plainSeen, write: s.update(plainUpdate)}
 	s.l.say("writing 100/s …")
 	var middle, bare series
 	last, err := s.l.inTurn(ctx, byAPI.lag(&middle.ours), plain.lag(&middle.plain))
@@ -199,7 +206,7 @@ func (s *sharing) update(sql string) func(ctx context.Context, name string, numb
 // lag is the p99 of one round, in ms; its p50 is kept.
 func (t *traffic) lag(middle *[]float64) turn {
 	return func(ctx context.Context, _ int) (float64, error) {
-		if err := t.replicates(ctx, t.seen == plainSeen); err != nil {
+		if err := t.before(ctx); err != nil {
 			return 0, err
 		}
 		times, err := t.run(ctx, lagWrites*t.l.n, func(ctx context.Context, count int, one func(i int) error) error {
@@ -225,7 +232,7 @@ func (t *traffic) lag(middle *[]float64) turn {
 
 // rate is writes a second, until the last of them is readable everywhere.
 func (t *traffic) rate(ctx context.Context, _ int) (float64, error) {
-	if err := t.replicates(ctx, t.seen == plainSeen); err != nil {
+	if err := t.before(ctx); err != nil {
 		return 0, err
 	}
 	began, count := time.Now(), 2*lagWrites*t.l.n

@@ -23,6 +23,9 @@ const sweepLimit = 3 * time.Minute
 // missed ones are counted (X12).
 const catchUp = 10 * time.Second
 
+// spread is within which time of its second a schedule fires: regions have the same seconds, and may share a machine or a Temporal.
+const spread = 900 * time.Millisecond
+
 // duty is a periodic sweep: one schedule, which skips a tick while the previous one runs and does not catch up on
 // missed ones (X12).
 type duty struct {
@@ -69,7 +72,7 @@ const keptBy = "managed by holdfast server, which resets it whenever it starts"
 // stated is the full description of a schedule.
 func (d duty) stated() client.Schedule {
 	return client.Schedule{
-		Spec: &client.ScheduleSpec{Intervals: []client.ScheduleIntervalSpec{{Every: d.every, Offset: d.offset}}},
+		Spec: &client.ScheduleSpec{Intervals: []client.ScheduleIntervalSpec{{Every: d.every, Offset: d.offset}}, Jitter: spread},
 		Action: &client.ScheduleWorkflowAction{
 			ID: d.id, Workflow: d.workflow, Args: d.args, TaskQueue: workflows.QueueServers, WorkflowExecutionTimeout: sweepLimit,
 		},
