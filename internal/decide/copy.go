@@ -177,6 +177,8 @@ func Copy(self, peer fleet.RegionName, change fleet.CopyChange, held HeldCopy) (
 type Trace struct {
 	Self, Asker, Owner, LastOwner fleet.RegionName
 	Version                       fleet.CopyVersion
+	// TookOver is what the region that ended it had taken over.
+	TookOver *fleet.TookOver
 	// Asked is the state that the peer has.
 	Asked fleet.CopyVersion
 	// Kept is up to which number events are no longer stored, and EraEnd up to which a restore kept those of the era of Asked.
@@ -195,7 +197,7 @@ func Ended(t Trace) fleet.CopyChange {
 	case t.Owner != "": // also one whose share ended while it was read
 		return fleet.CopyChange{Version: t.Version, End: fleet.CopyRemoved}
 	case traced && ended:
-		return fleet.CopyChange{Version: t.Version, End: fleet.CopyDeleted}
+		return fleet.CopyChange{Version: t.Version, End: fleet.CopyDeleted, TookOver: t.TookOver}
 	case traced && t.LastOwner != t.Asker:
 		return fleet.CopyChange{Version: t.Version, End: fleet.CopyMoved, MovedTo: t.LastOwner}
 	case traced:

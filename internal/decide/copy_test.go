@@ -168,6 +168,7 @@ func TestCopyAnswered(t *testing.T) {
 func TestEnded(t *testing.T) {
 	t.Parallel()
 	asked, here := fleet.CopyVersion{OwnerEpoch: 1, Number: 5}, fleet.CopyVersion{OwnerEpoch: 2, Number: 9}
+	took := &fleet.TookOver{Region: "us", OwnerEpoch: 1, Number: 5}
 	for name, c := range map[string]struct {
 		trace decide.Trace
 		want  fleet.CopyChange
@@ -175,8 +176,8 @@ func TestEnded(t *testing.T) {
 		"another region owns it":            {decide.Trace{Owner: "ap", Version: here}, fleet.CopyChange{Version: here, End: fleet.CopyMoved, MovedTo: "ap"}},
 		"the peer owns it":                  {decide.Trace{Owner: "us", Version: here}, fleet.CopyChange{Version: here, End: fleet.CopyMoved, MovedTo: "us"}},
 		"it is not for the peer":            {decide.Trace{Owner: "eu", Version: here}, fleet.CopyChange{Version: here, End: fleet.CopyRemoved}},
-		"this region deleted it":            {decide.Trace{LastOwner: "eu", Version: here}, fleet.CopyChange{Version: here, End: fleet.CopyDeleted}},
-		"another region ended the copy":     {decide.Trace{LastOwner: "ap", Version: here}, fleet.CopyChange{Version: here, End: fleet.CopyMoved, MovedTo: "ap"}},
+		"this region deleted it":            {decide.Trace{LastOwner: "eu", Version: here, TookOver: took}, fleet.CopyChange{Version: here, End: fleet.CopyDeleted, TookOver: took}},
+		"another region ended the copy":     {decide.Trace{LastOwner: "ap", Version: here, TookOver: took}, fleet.CopyChange{Version: here, End: fleet.CopyMoved, MovedTo: "ap"}},
 		"the peer itself ended the copy":    {decide.Trace{LastOwner: "us", Version: here, Kept: 7}, fleet.CopyChange{Version: asked, End: fleet.CopyUnknown}},
 		"the event may have been collected": {decide.Trace{Kept: 5}, fleet.CopyChange{Version: asked, End: fleet.CopyDeleted}},
 		"a restore undid it":                {decide.Trace{Kept: 1, EraEnded: true, EraEnd: 4}, fleet.CopyChange{Version: asked, End: fleet.CopyUndone}},

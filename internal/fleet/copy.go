@@ -103,6 +103,9 @@ func (c CopyChange) Validate() error {
 	if c.MovedTo != "" {
 		names = append(names, string(c.MovedTo))
 	}
+	if c.TookOver != nil && c.TookOver.Region != "" {
+		names = append(names, string(c.TookOver.Region))
+	}
 	if c.Object != nil {
 		if err := c.Object.storable(); err != nil {
 			return err

@@ -41,6 +41,7 @@ func TestCopyChange(t *testing.T) {
 		"a creator with NUL":       func(c *fleet.CopyChange) { c.Object.CreatedBy = "\x00" },
 		"no generation":            func(c *fleet.CopyChange) { c.Object.Generation = 0 },
 		"no owner epoch":           func(c *fleet.CopyChange) { c.Version.OwnerEpoch = 0 },
+		"a last owner with NUL":    func(c *fleet.CopyChange) { c.TookOver = &fleet.TookOver{Region: "\x00", OwnerEpoch: 1, Number: 1} },
 		"a negative number":        func(c *fleet.CopyChange) { c.Version.Number = -1 },
 	} {
 		c := good()

@@ -180,20 +180,20 @@ func (s *Store) PoliciesOver(ctx context.Context, q *db.Queries, objects []*flee
 			return nil, err
 		}
 		for _, o := range group {
-			by, err := h.governor(o)
+			chain, key, err := h.chain(o)
 			if err != nil {
 				return nil, err
 			}
+			by := governing(chain)
+			if by.MultiRegionPolicy == nil {
+				if i := slices.IndexFunc(chain, func(one over) bool { return !one.itself }); i >= 0 {
+					by = chain[i]
+				}
+				if key.Name != "" {
+					missing[o] = key
+				}
+			}
 			out[o] = decide.Over{Policy: by.MultiRegionPolicy, Itself: by.itself, Owner: by.owner}
-			if by.MultiRegionPolicy != nil {
-				continue
-			}
-			chain, key, _ := h.chain(o)
-			if key.Name != "" {
-				missing[o] = key
-			} else if i := slices.IndexFunc(chain, func(one over) bool { return !one.itself }); i >= 0 {
-				out[o] = decide.Over{Owner: chain[i].owner}
-			}
 		}
 	}
 	return out, s.ownersGone(ctx, q, missing, out)

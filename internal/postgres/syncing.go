@@ -214,10 +214,14 @@ func (h holders) policies(o *fleet.Object) ([]*fleet.MultiRegionPolicy, error) {
 // governor is the holder whose policy governs an object; without one, its policy is nil.
 func (h holders) governor(o *fleet.Object) (over, error) {
 	chain, _, err := h.chain(o)
+	return governing(chain), err
+}
+
+func governing(chain []over) over {
 	if i := slices.IndexFunc(chain, func(one over) bool { return one.MultiRegionPolicy != nil }); i >= 0 {
-		return chain[i], err
+		return chain[i]
 	}
-	return over{}, err
+	return over{}
 }
 
 // above are the service and the project that an object names.

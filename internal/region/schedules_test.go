@@ -159,6 +159,8 @@ func TestSchedulesAreStated(t *testing.T) {
 			require.Equal(t, 10*time.Second, is.Policy.CatchupWindow, d.id)
 			require.False(t, is.Policy.PauseOnFailure, d.id)
 			require.Equal(t, []client.ScheduleIntervalSpec{{Every: d.every, Offset: d.offset}}, is.Spec.Intervals)
+			require.Positive(t, is.Spec.Jitter, "not in one moment with other regions")
+			require.Less(t, is.Spec.Jitter, time.Second, "%s stays in its second", d.id)
 		}
 		require.Len(t, f.have, 7)
 	})

@@ -147,13 +147,13 @@ func (s *Store) end(ctx context.Context, peer fleet.RegionName, a fleet.CopyAske
 		}
 		t.Kept, t.EraEnded, t.EraEnd = n.Kept, n.EraEnded, n.EraEnd
 	}
-	out := decide.Ended(t)
-	out.Key = a.Key
-	if out.End == fleet.CopyDeleted && r.TookOver != nil {
-		if err := json.Unmarshal(r.TookOver, &out.TookOver); err != nil {
+	if r.TookOver != nil {
+		if err := json.Unmarshal(r.TookOver, &t.TookOver); err != nil {
 			return fleet.CopyChange{}, postgres.Failed("read what was taken over", err)
 		}
 	}
+	out := decide.Ended(t)
+	out.Key = a.Key
 	return out, nil
 }
 
