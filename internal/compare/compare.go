@@ -101,12 +101,10 @@ const (
 )
 
 func (p *page) run(ctx context.Context) error {
-	if p.at.Bits == 0 {
+	if p.at.At == 0 {
 		if err := p.measure(ctx); err != nil {
 			return err
 		}
-	}
-	if p.at.At == 0 {
 		if err := p.holders(ctx); err != nil {
 			return err
 		}
@@ -151,10 +149,11 @@ func (p *page) holders(ctx context.Context) error {
 	return nil
 }
 
-// measure chooses the size of ranges by the region that has more.
+// measure chooses the size of ranges by the region that has more, unless that was done. It asks again all the same: the owner may have
+// been restored since.
 func (p *page) measure(ctx context.Context) error {
 	var all differing
-	if err := p.sums(ctx, sums{Format: format}, &all); err != nil {
+	if err := p.sums(ctx, sums{Format: format}, &all); err != nil || p.at.Bits != 0 {
 		return err
 	}
 	held, err := p.Store.CountHeld(ctx, p.at.Peer)

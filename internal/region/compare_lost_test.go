@@ -153,6 +153,44 @@ func compareRestored(t *testing.T, before func(*mesh)) {
 	require.Equal(t, fleet.SyncCounts{Compared: turn.Compared}, m.compare(questions{mesh: m, self: "us"}, "eu").SyncCounts)
 }
 
+// M31, M34: what a restore of the owner undid is listed also if the comparison had begun before it, and goes on with the new era.
+func TestCompareGoesOnAfterARestore(t *testing.T) {
+	t.Parallel()
+	m := stand(t, 1)
+	eu, us := m.regions["eu"], m.regions["us"]
+	eu.exec(t, `CREATE TABLE last AS SELECT max(seq) AS seq FROM events`)
+	m.share("eu", "two", "eu", "us")
+	m.ask("us", "eu", false)
+	m.compare(questions{mesh: m, self: "us"}, "eu")
+	require.Equal(t, m.owed("us"), m.held("us"))
+	undone := m.held("us")["eu/project/two"]
+
+	m.ask("us", "eu", false)
+	c := &compare.Comparer{Store: us.store, Peers: questions{mesh: m, self: "us", mangle: func(path string, answer []byte) []byte {
+		if path == compare.PathNamed {
+			return nil
+		}
+		return answer
+	}}}
+	turn, err := c.Page(t.Context(), fleet.SyncVisit{Peer: "eu", Run: "run"})
+	require.NoError(t, err)
+	require.NotEmpty(t, turn.Waits)
+
+	eu.exec(t, `DELETE FROM objects WHERE name = 'two'`)
+	eu.exec(t, `DELETE FROM events WHERE seq > (SELECT seq FROM last)`)
+	eu.exec(t, `SELECT setval(pg_get_serial_sequence('events', 'seq'), seq) FROM last`)
+	_, err = postgres.RaiseEra(t.Context(), eu.url, "eu")
+	require.NoError(t, err)
+	m.share("eu", "two", "eu", "us")
+	require.NotEqual(t, undone, m.owed("us")["eu/project/two"])
+	m.compare(questions{mesh: m, self: "us"}, "eu")
+	require.Equal(t, m.owed("us"), m.held("us"))
+	lost, err := us.store.LostWrites(t.Context(), 0, 100)
+	require.NoError(t, err)
+	require.Len(t, lost, 1)
+	require.Equal(t, "eu/project/two", lost[0].Key.String())
+}
+
 // M33, M40: an answer that is cut off, repeated, mixed up, forged or empty takes nothing away, and the next one repairs all.
 func TestCompareAnswers(t *testing.T) {
 	t.Parallel()
