@@ -103,8 +103,10 @@ func (c CopyChange) Validate() error {
 	if c.MovedTo != "" {
 		names = append(names, string(c.MovedTo))
 	}
-	if c.TookOver != nil && c.TookOver.Region != "" {
-		names = append(names, string(c.TookOver.Region))
+	for t := c.TookOver; t != nil; t = t.Earlier {
+		if t.Region != "" {
+			names = append(names, string(t.Region))
+		}
 	}
 	if c.Object != nil {
 		if err := c.Object.storable(); err != nil {

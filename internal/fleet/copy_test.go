@@ -2,6 +2,7 @@ package fleet_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -42,10 +43,30 @@ func TestCopyChange(t *testing.T) {
 		"no generation":            func(c *fleet.CopyChange) { c.Object.Generation = 0 },
 		"no owner epoch":           func(c *fleet.CopyChange) { c.Version.OwnerEpoch = 0 },
 		"a last owner with NUL":    func(c *fleet.CopyChange) { c.TookOver = &fleet.TookOver{Region: "\x00", OwnerEpoch: 1, Number: 1} },
-		"a negative number":        func(c *fleet.CopyChange) { c.Version.Number = -1 },
+		"an earlier owner with NUL": func(c *fleet.CopyChange) {
+			c.TookOver = fleet.TookOver{Region: "us", OwnerEpoch: 2, Number: 1}.After(&fleet.TookOver{Region: "\x00", OwnerEpoch: 1, Number: 1})
+		},
+		"a negative number": func(c *fleet.CopyChange) { c.Version.Number = -1 },
 	} {
 		c := good()
 		change(&c)
 		require.Equal(t, fleet.Invalid, fleet.KindOf(c.Validate()), name)
 	}
+}
+
+// M38: the owners of an object are remembered, the last eight of them.
+func TestTookOver(t *testing.T) {
+	t.Parallel()
+	var last *fleet.TookOver
+	for epoch := range int64(20) {
+		last = fleet.TookOver{Region: fleet.RegionName(fmt.Sprintf("r%d", epoch%9)), OwnerEpoch: epoch, Number: 1}.After(last)
+	}
+	var epochs []int64
+	for t := last; t != nil; t = t.Earlier {
+		epochs = append(epochs, t.OwnerEpoch)
+	}
+	require.Equal(t, []int64{19, 18, 17, 16, 15, 14, 13, 12}, epochs)
+	require.Equal(t, int64(18), last.Of("r0").OwnerEpoch)
+	require.Nil(t, last.Of("r2"), "forgotten")
+	require.Nil(t, (*fleet.TookOver)(nil).Of("r0"))
 }

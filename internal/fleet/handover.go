@@ -26,11 +26,38 @@ type TookOver struct {
 	// WrittenAt is when somebody last wrote the object until then, by its owner's clock; zero from an older build. Versions also rise
 	// without a write.
 	WrittenAt time.Time `json:"writtenAt,omitzero"`
+	// Earlier is what that owner had taken over itself: a region may have missed some owners.
+	Earlier *TookOver `json:"earlier,omitempty"`
 }
+
+// tookOverKept is how many owners are remembered.
+const tookOverKept = 8
 
 // Version is the version of the state.
 func (t TookOver) Version() CopyVersion {
 	return CopyVersion{OwnerEpoch: t.OwnerEpoch, Number: t.Number}
+}
+
+// After is the state with those that were taken over before it, as far as they are remembered.
+func (t TookOver) After(earlier *TookOver) *TookOver {
+	last := &t
+	for range tookOverKept - 1 {
+		if earlier == nil {
+			break
+		}
+		one := *earlier
+		last.Earlier, last, earlier = &one, &one, earlier.Earlier
+	}
+	last.Earlier = nil
+	return &t
+}
+
+// Of is the last state of an owner that was taken over, nil if none is known.
+func (t *TookOver) Of(owner RegionName) *TookOver {
+	for t != nil && t.Region != owner {
+		t = t.Earlier
+	}
+	return t
 }
 
 // Same reports whether two objects have the same owner, regions and fence.

@@ -183,9 +183,9 @@ func (s *Store) owned(o *fleet.Object, over holders, least int64) (*fleet.Object
 		return nil, err
 	}
 	next := s.syncingOf(o, fleet.Syncing{OwningRegion: s.Region}, policies)
-	next.TookOver = &fleet.TookOver{
+	next.TookOver = fleet.TookOver{
 		Region: fleet.RegionName(was.OwningRegion), OwnerEpoch: o.Version.OwnerEpoch, Number: o.Version.Number, WrittenAt: o.UpdatedAt.UTC(),
-	}
+	}.After(was.TookOver)
 	after.Syncing = next.JSON()
 	return &after, nil
 }

@@ -71,3 +71,47 @@ func TestPolicyTakenAwayAfterTheHandOver(t *testing.T) {
 		})
 	}
 }
+
+// M38: what two regions took over one after the other is not lost to the first owner, which a cut kept from the second.
+func TestHandedOnTwice(t *testing.T) {
+	t.Parallel()
+	for _, deleted := range []bool{false, true} {
+		t.Run(fmt.Sprintf("and the template deleted: %t", deleted), func(t *testing.T) {
+			t.Parallel()
+			h := newHanding(t, "eu", "us", "ap")
+			h.line("eu", "eu", "us", "ap")
+			h.agree("the project is shared")
+			h.setCut([2]fleet.RegionName{"eu", "us"}, true)
+			owns := func(of fleet.RegionName, in ...fleet.RegionName) {
+				h.t.Helper()
+				h.turn(string(of)+" owns all", func() bool {
+					for _, key := range []fleet.ObjectKey{lineKey, press} {
+						for _, r := range in {
+							if h.owner(r, "eu", key)[:2] != string(of) {
+								return false
+							}
+						}
+					}
+					return true
+				}, "eu", "us", "ap")
+			}
+			_, err := h.request("eu", "us", false)
+			require.NoError(t, err)
+			owns("us", "us", "ap")
+			require.NoError(t, h.template("us", 2))
+			_, err = h.request("us", "ap", false)
+			require.NoError(t, err)
+			owns("ap", "us", "ap", "eu")
+			want := "ap 3"
+			if deleted {
+				_, err = h.regions["ap"].store.DeleteDeclared(t.Context(), h.write(press))
+				require.NoError(t, err)
+				want = "not_found"
+			}
+			h.turn("eu has it as ap does", func() bool { return h.owner("eu", "eu", press) == want }, "eu")
+			h.setCut([2]fleet.RegionName{"eu", "us"}, false)
+			h.agree("all have the same")
+			require.Zero(t, h.lost("eu")+h.lost("us")+h.lost("ap"))
+		})
+	}
+}

@@ -240,27 +240,26 @@ func (a *applying) noteLost(changes []fleet.CopyChange) {
 
 // overtaken: the new owner took over a state before the one that is here, and has another content.
 func overtaken(held decide.HeldCopy, was *fleet.Object, c fleet.CopyChange) bool {
-	took := c.TookOver
-	if took == nil {
+	if c.TookOver == nil {
 		return false
 	}
-	at := held.Version
+	at, took := held.Version, c.TookOver.Of(held.Owner)
 	if was != nil {
 		at.Number = was.ResourceVersion // a refreshed syncing is nobody's write
 	}
-	if took.Region == held.Owner && !at.Newer(took.Version()) {
+	if took != nil && !at.Newer(took.Version()) {
 		return false
 	}
 	if c.Object == nil {
-		return took.Region == held.Owner // a third region may have had it
+		return took != nil // a third region may have had it
 	}
 	return was == nil || !sameContent(was, c.Object)
 }
 
 // missed: the new owner took over a state of the last one before somebody made the write that is here, and has another content.
 func missed(held decide.HeldCopy, was *fleet.Object, c fleet.CopyChange) bool {
-	took := c.TookOver
-	return took != nil && took.Region == held.Owner && held.Version.Newer(took.Version()) && !took.WrittenAt.IsZero() && !took.WrittenAt.Equal(was.UpdatedAt) &&
+	took := c.TookOver.Of(held.Owner)
+	return took != nil && held.Version.Newer(took.Version()) && !took.WrittenAt.IsZero() && !took.WrittenAt.Equal(was.UpdatedAt) &&
 		(c.Object == nil || !sameContent(was, c.Object))
 }
 
