@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"sync/atomic"
 	"time"
 
@@ -23,7 +24,7 @@ const sweepLimit = 3 * time.Minute
 // missed ones are counted (X12).
 const catchUp = 10 * time.Second
 
-// spread is within which time of its second a schedule fires: regions have the same seconds, and may share a machine or a Temporal.
+// spread is within which time of its second a schedule fires.
 const spread = 900 * time.Millisecond
 
 // duty is a periodic sweep: one schedule, which skips a tick while the previous one runs and does not catch up on
@@ -48,21 +49,28 @@ const (
 
 // at is when in the interval the schedule of a shard fires: in the lane's own second of every five, with kinds and
 // shards spread over the interval. Shards share a second if there are more than a fifth of the interval's seconds.
-// Temporal has a resolution of one second.
-func (l lane) at(every time.Duration, shard, shards int) time.Duration {
+// Temporal has a resolution of one second. Regions begin elsewhere in the interval: they may share a machine or a Temporal.
+func (l lane) at(every time.Duration, region string, shard, shards int) time.Duration {
 	every = max(every, time.Second)
 	turns := max(int(every/(lanes*time.Second)), 1)
-	first := turns * (2*int(l) + 1) / (2 * lanes)
+	first := turns*(2*int(l)+1)/(2*lanes) + firstTurn(region, turns)
 	turn := (first + shard*turns/shards) % turns
 	return time.Duration(turn*lanes+int(l)) * time.Second % every
 }
 
+// firstTurn spreads regions over the turns of an interval.
+func firstTurn(region string, turns int) int {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(region))        // never fails
+	return int(h.Sum32() % uint32(turns)) //nolint:gosec // turns are few
+}
+
 // duties are the duties without shards.
-func duties(t Timing) []duty {
+func duties(t Timing, region string) []duty {
 	return []duty{
-		{id: workflows.SchedulePurge, workflow: workflows.TypePurgePending, note: keptBy, every: t.Purge, offset: lanePurge.at(t.Purge, 0, 1)},
-		{id: workflows.ScheduleOperations, workflow: workflows.TypeSweepOperations, note: keptBy, every: t.Sweep, offset: laneOperations.at(t.Sweep, 0, 1)},
-		{id: workflows.ScheduleCollection, workflow: workflows.TypeCollectGarbage, note: keptBy, every: t.Collect, offset: laneCollection.at(t.Collect, 0, 1)},
+		{id: workflows.SchedulePurge, workflow: workflows.TypePurgePending, note: keptBy, every: t.Purge, offset: lanePurge.at(t.Purge, region, 0, 1)},
+		{id: workflows.ScheduleOperations, workflow: workflows.TypeSweepOperations, note: keptBy, every: t.Sweep, offset: laneOperations.at(t.Sweep, region, 0, 1)},
+		{id: workflows.ScheduleCollection, workflow: workflows.TypeCollectGarbage, note: keptBy, every: t.Collect, offset: laneCollection.at(t.Collect, region, 0, 1)},
 	}
 }
 
@@ -109,18 +117,19 @@ const shardLook = time.Minute
 
 // sharded is a duty that is split by the number of its objects.
 type sharded struct {
-	doing string
-	lane  lane
-	every time.Duration
-	count func(ctx context.Context) (int, error)
-	id    func(shard int) string
-	duty  func(shard, shards int) duty // without id, note, interval and offset
-	have  *atomic.Int64
+	doing  string
+	region string
+	lane   lane
+	every  time.Duration
+	count  func(ctx context.Context) (int, error)
+	id     func(shard int) string
+	duty   func(shard, shards int) duty // without id, note, interval and offset
+	have   *atomic.Int64
 }
 
 func (s *server) nodeShards() sharded {
 	return sharded{
-		doing: "keep the schedules of the nodes", lane: laneNodes, every: s.cfg.Timing.Nodes, id: workflows.ScheduleNodes,
+		doing: "keep the schedules of the nodes", region: s.cfg.Region, lane: laneNodes, every: s.cfg.Timing.Nodes, id: workflows.ScheduleNodes,
 		count: func(ctx context.Context) (int, error) { return s.store.CountPairNodes(ctx) },
 		duty: func(shard, shards int) duty {
 			return duty{workflow: workflows.TypeSweepNodes, args: []any{workflows.SweepNodesInput{Shard: shard, Shards: shards}}}
@@ -131,7 +140,7 @@ func (s *server) nodeShards() sharded {
 
 func (s *server) runtimeShards() sharded {
 	return sharded{
-		doing: "keep the schedules of the deployments", lane: laneRuntime, every: s.cfg.Timing.Runtime, id: workflows.ScheduleRuntime,
+		doing: "keep the schedules of the deployments", region: s.cfg.Region, lane: laneRuntime, every: s.cfg.Timing.Runtime, id: workflows.ScheduleRuntime,
 		count: func(ctx context.Context) (int, error) { return s.store.CountDeployments(ctx) },
 		duty: func(shard, shards int) duty {
 			return duty{workflow: workflows.TypeSyncRuntime, args: []any{workflows.SyncRuntimeInput{Shard: shard, Shards: shards}}}
@@ -145,7 +154,7 @@ func (of sharded) duties(objects int) []duty {
 	all := make([]duty, max(1, (objects+perShard-1)/perShard))
 	for shard := range all {
 		d := of.duty(shard, len(all))
-		d.id, d.every, d.offset = of.id(shard), of.every, of.lane.at(of.every, shard, len(all))
+		d.id, d.every, d.offset = of.id(shard), of.every, of.lane.at(of.every, of.region, shard, len(all))
 		d.note = fmt.Sprintf("shard %d of %d; %s", shard, len(all), keptBy)
 		all[shard] = d
 	}

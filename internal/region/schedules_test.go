@@ -66,9 +66,9 @@ func (h fakeSchedule) Delete(context.Context) error {
 }
 
 // scheduled are all schedules of a region with so many nodes in pairs and deployments.
-func scheduled(timing Timing, nodes, deployments int) []duty {
-	s := &server{ticks: &ticks{}, cfg: ServerConfig{Timing: timing}}
-	all := duties(timing)
+func scheduled(timing Timing, region string, nodes, deployments int) []duty {
+	s := &server{ticks: &ticks{}, cfg: ServerConfig{Timing: timing, Region: region}}
+	all := duties(timing, region)
 	all = append(all, s.nodeShards().duties(nodes)...)
 	return append(all, s.runtimeShards().duties(deployments)...)
 }
@@ -87,10 +87,9 @@ func TestSchedulesAreApart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			all := scheduled(c.timing, c.nodes, c.deployments)
+			all := scheduled(c.timing, "eu", c.nodes, c.deployments)
 			fires := map[time.Duration]string{}
 			for _, d := range all {
-				require.NotZero(t, d.offset, d.id)
 				require.Less(t, d.offset, d.every, d.id)
 				require.Zero(t, d.offset%time.Second, "%s: Temporal knows whole seconds", d.id)
 				for at := d.offset; at < 2*time.Hour; at += d.every {
@@ -101,12 +100,25 @@ func TestSchedulesAreApart(t *testing.T) {
 		})
 	}
 
+	t.Run("regions that share a machine", func(t *testing.T) {
+		t.Parallel()
+		fires := map[time.Duration]string{}
+		for _, region := range []string{"ap", "eu", "us"} {
+			for _, d := range scheduled(DefaultTiming(), region, 2, 1) {
+				for at := d.offset; at < time.Hour; at += d.every {
+					require.Empty(t, fires[at], "%s of %s at %s", d.id, region, at)
+					fires[at] = d.id + " of " + region
+				}
+			}
+		}
+	})
+
 	t.Run("shards are spread over the interval", func(t *testing.T) {
 		t.Parallel()
 		for _, shards := range []int{2, 3, 6, 20} {
 			half := 0
 			for shard := range shards {
-				if laneRuntime.at(30*time.Second, shard, shards) < 15*time.Second {
+				if laneRuntime.at(30*time.Second, "eu", shard, shards) < 15*time.Second {
 					half++
 				}
 			}
@@ -119,7 +131,7 @@ func TestSchedulesAreApart(t *testing.T) {
 		for seconds := range 200 {
 			every := time.Duration(seconds+1) * time.Second
 			for l := range lane(lanes) {
-				at := l.at(every, 3, 7)
+				at := l.at(every, "eu", 3, 7)
 				require.True(t, at >= 0 && at < every, "%d of %s: %s", l, every, at)
 			}
 		}
@@ -151,7 +163,7 @@ func TestSchedulesAreStated(t *testing.T) {
 	t.Run("by a new one", func(t *testing.T) {
 		t.Parallel()
 		f := &fakeSchedules{have: map[string]client.Schedule{}}
-		for _, d := range scheduled(DefaultTiming(), 2*perShard, 2*perShard) {
+		for _, d := range scheduled(DefaultTiming(), "eu", 2*perShard, 2*perShard) {
 			require.NoError(t, d.schedule(t.Context(), f))
 			is := f.have[d.id]
 			require.Equal(t, d.stated(), is)
@@ -167,7 +179,7 @@ func TestSchedulesAreStated(t *testing.T) {
 
 	t.Run("by one that said something else", func(t *testing.T) {
 		t.Parallel()
-		for _, d := range scheduled(DefaultTiming(), 2*perShard, 2*perShard) {
+		for _, d := range scheduled(DefaultTiming(), "eu", 2*perShard, 2*perShard) {
 			f := &fakeSchedules{have: map[string]client.Schedule{d.id: {
 				Action: &client.ScheduleWorkflowAction{ID: "old", Workflow: "Old", TaskQueue: "old", WorkflowExecutionTimeout: time.Hour},
 				Spec: &client.ScheduleSpec{
@@ -184,7 +196,7 @@ func TestSchedulesAreStated(t *testing.T) {
 
 	t.Run("but for an operator's pause", func(t *testing.T) {
 		t.Parallel()
-		d := duties(DefaultTiming())[0]
+		d := duties(DefaultTiming(), "eu")[0]
 		paused := &client.ScheduleState{Note: "until the disk is there", Paused: true}
 		was := d.stated()
 		was.State, was.Policy = paused, &client.SchedulePolicies{CatchupWindow: time.Hour}

@@ -87,11 +87,11 @@ func (s *server) reach(ctx context.Context) error {
 }
 
 // prepare registers what a namespace needs before the first workflow: the search attributes and the schedules.
-func prepare(ctx context.Context, c client.Client, namespace string, t Timing) error {
+func prepare(ctx context.Context, c client.Client, namespace, region string, t Timing) error {
 	if err := addAttributes(ctx, c, namespace); err != nil {
 		return err
 	}
-	for _, d := range duties(t) {
+	for _, d := range duties(t, region) {
 		if err := d.schedule(ctx, c); err != nil {
 			return err
 		}

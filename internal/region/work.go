@@ -16,7 +16,7 @@ import (
 // work runs the worker of this server, once Temporal answers.
 func (s *server) work(ctx context.Context) error {
 	err := insist(ctx, s.log, "temporal", func(ctx context.Context) error {
-		return s.cfg.unreached(prepare(ctx, s.temporal, s.cfg.TemporalNamespace, s.cfg.Timing))
+		return s.cfg.unreached(prepare(ctx, s.temporal, s.cfg.TemporalNamespace, s.cfg.Region, s.cfg.Timing))
 	})
 	if err != nil {
 		return err
