@@ -279,3 +279,17 @@ func (s *Store) controls(o *fleet.Object, over holders) error {
 	}
 	return s.claimed(o, over)
 }
+
+// mayUngovern refuses to take the policy of a holder away where something above it is not here: what governs the holder then is not known.
+func (h holders) mayUngovern(before, next *fleet.Object) error {
+	was, err := fleet.HolderOf(before.Kind, before.Spec)
+	if err != nil || was.MultiRegionPolicy == nil {
+		return err
+	}
+	chain, missing, err := h.chain(next)
+	if err != nil || missing.Name == "" || governing(chain).MultiRegionPolicy != nil {
+		return err
+	}
+	return fleet.Errorf(fleet.IllegalState, "%s needs a policy of its own: %s, which would govern it, is not in this region", next.ObjectKey, missing).
+		At("/multiRegionPolicy").WithHint("declare the policy again, or hand " + next.ObjectKey.String() + " over to a region that has " + missing.String())
+}

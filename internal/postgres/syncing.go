@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
@@ -266,6 +267,9 @@ func (s *Store) governOne(ctx context.Context, q *db.Queries, w Write, spec json
 		if err := s.controls(before, over); err != nil { // a policy of its own does not end a hand-over of what is above it
 			return governed, err
 		}
+		if err := over.mayUngovern(before, next); err != nil {
+			return governed, err
+		}
 	}
 	if err := s.claimed(next, over); err != nil {
 		return Governed{}, err
@@ -317,7 +321,7 @@ func (s *Store) mayDeclare(d Declaring, over holders) error {
 		case fence != nil:
 			return fenced(named, d.Before.ObjectKey, fence.To)
 		case o.Kind.Declared().Holder: // another control region begins a hand-over
-			return s.controls(d.Before, over)
+			return cmp.Or(s.controls(d.Before, over), over.mayUngovern(d.Before, o))
 		}
 	} else if o.Service != "" && o.Project != fleet.DefaultProject && over[fleet.ServiceKey(o.Service)].project != o.Project {
 		return noService(o.Service, o.Project)

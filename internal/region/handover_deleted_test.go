@@ -1,12 +1,14 @@
 package region
 
 import (
+	"encoding/json"
 	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
 // M38, X1: a region that has a template of its last owner hears from that one that the next owner deleted it, if the stream of the next
@@ -114,4 +116,33 @@ func TestHandedOnTwice(t *testing.T) {
 			require.Zero(t, h.lost("eu")+h.lost("us")+h.lost("ap"))
 		})
 	}
+}
+
+// M42: the policy of a service stays where its project, which would govern it then, is not known.
+func TestServiceWithoutItsProject(t *testing.T) {
+	t.Parallel()
+	h := newHanding(t, "eu", "us")
+	h.holder = fleet.ServiceKey("web")
+	eu, us := h.regions["eu"].store, h.regions["us"].store
+	_, err := eu.Declare(t.Context(), h.write(lineKey), fleet.ProjectSpec{HolderSpec: holding("eu")})
+	require.NoError(t, err)
+	_, err = eu.Declare(t.Context(), h.write(h.holder), fleet.ServiceSpec{HolderSpec: holding("eu", "us")})
+	require.NoError(t, err)
+	_, err = h.request("eu", "us", false)
+	require.NoError(t, err)
+	h.turn("us owns the service", func() bool { return h.owner("us", "eu", h.holder) == "us 2" && h.owner("eu", "eu", h.holder) == "us 2" }, "eu", "us")
+	w := h.write(h.holder)
+	w.Region = "eu"
+	_, err = us.Declare(t.Context(), w, fleet.ServiceSpec{})
+	require.Equal(t, fleet.IllegalState, fleet.KindOf(err))
+	require.ErrorContains(t, err, "project/line-a, which would govern it, is not in this region")
+	before, err := h.here("us", "eu", h.holder)
+	require.NoError(t, err)
+	next := before
+	next.Spec = json.RawMessage(`{}`)
+	refused, errPlan := us.MayDeclare(t.Context(), []postgres.Declaring{{Object: &next, Before: &before}})
+	require.NoError(t, errPlan)
+	require.ErrorContains(t, refused[0], "is not in this region", "a plan says the same")
+	_, err = us.Declare(t.Context(), w, fleet.ServiceSpec{HolderSpec: holding("us")})
+	require.NoError(t, err)
 }
