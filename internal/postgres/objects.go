@@ -194,21 +194,17 @@ func (s *Store) create(ctx context.Context, q *db.Queries, w Write, spec json.Ra
 	row, err := q.InsertObject(ctx, db.InsertObjectParams{
 		Kind: string(w.Key.Kind), Scope: w.Key.Scope, Name: w.Key.Name, Project: string(w.Project), Service: w.Service,
 		Labels: labels, Generation: generation, Spec: spec, Syncing: governed.Syncing, CreatedBy: w.Actor,
+		After: Declared(&fleet.Object{Labels: w.Labels, Spec: spec, Syncing: governed.Syncing}),
 	})
 	if err != nil {
 		return Written{}, Failed("create "+w.Key.String(), err)
 	}
 	after := ObjectOf(row)
-	err = appendEvent(ctx, q, "created", w.Actor, nil, &after)
-	return Written{After: &after, Changed: true}, err
+	return Written{After: &after, Changed: true}, nil
 }
 
 func (s *Store) update(ctx context.Context, q *db.Queries, w Write, before *fleet.Object, spec json.RawMessage) (Written, error) {
 	governed, err := s.governOne(ctx, q, w, spec, before)
-	if err != nil {
-		return Written{}, err
-	}
-	labels, err := labelsOf(w.Labels)
 	if err != nil {
 		return Written{}, err
 	}
@@ -219,29 +215,35 @@ func (s *Store) update(ctx context.Context, q *db.Queries, w Write, before *flee
 	if before.Region != "" {
 		return updateCopy(ctx, q, w, before, spec, governed.Syncing)
 	}
-	p := db.UpdateObjectParams{
-		Kind: string(w.Key.Kind), Scope: w.Key.Scope, Name: w.Key.Name, Uid: before.UID,
-		Labels: labels, Generation: before.Generation, Spec: spec, Syncing: governed.Syncing,
-	}
+	next := *before
+	next.Labels, next.Spec, next.Syncing, next.DeletingSince = w.Labels, spec, governed.Syncing, nil
 	if before.DeletingSince != nil { // a PUT over a delete makes a new object
-		if p.Uid, err = q.NewUID(ctx); err != nil {
+		if next.UID, err = q.NewUID(ctx); err != nil {
 			return Written{}, Failed("make a uid", err)
 		}
 	}
 	if !sameSpec || before.DeletingSince != nil {
-		p.Generation++
+		next.Generation++
 	}
-	return saveUpdate(ctx, q, p, "updated", w.Actor, before)
+	return saveUpdate(ctx, q, "updated", w.Actor, before, next)
 }
 
-func saveUpdate(ctx context.Context, q *db.Queries, p db.UpdateObjectParams, event, actor string, before *fleet.Object) (Written, error) {
-	row, err := q.UpdateObject(ctx, p)
+// saveUpdate writes an object of this region and its event.
+func saveUpdate(ctx context.Context, q *db.Queries, event, actor string, before *fleet.Object, next fleet.Object) (Written, error) {
+	labels, err := labelsOf(next.Labels)
+	if err != nil {
+		return Written{}, err
+	}
+	row, err := q.UpdateObject(ctx, db.UpdateObjectParams{
+		Kind: string(next.Kind), Scope: next.Scope, Name: next.Name, Uid: next.UID, Labels: labels, Generation: next.Generation, Spec: next.Spec,
+		Syncing: next.Syncing, DeletingSince: next.DeletingSince, Type: event, Project: string(next.Project), Actor: actor,
+		Before: Declared(before), After: Declared(&next),
+	})
 	if err != nil {
 		return Written{}, Failed("update "+before.String(), err)
 	}
 	after := ObjectOf(row)
-	err = appendEvent(ctx, q, event, actor, before, &after)
-	return Written{Before: before, After: &after, Changed: true}, err
+	return Written{Before: before, After: &after, Changed: true}, nil
 }
 
 // refresh repairs the syncing of an object that is declared as it is (M43).
@@ -271,40 +273,23 @@ func MarkDeleting(ctx context.Context, q *db.Queries, actor string, before *flee
 	if before.DeletingSince != nil {
 		return Written{Before: before, After: before}, nil
 	}
-	labels, err := labelsOf(before.Labels)
-	if err != nil {
-		return Written{}, err
-	}
-	return saveUpdate(ctx, q, db.UpdateObjectParams{
-		Kind: string(before.Kind), Scope: before.Scope, Name: before.Name, Uid: before.UID, Labels: labels,
-		Generation: before.Generation + 1, Spec: before.Spec, Syncing: before.Syncing, DeletingSince: &now,
-	}, "deleting", actor, before)
+	next := *before
+	next.Generation++
+	next.DeletingSince = &now
+	return saveUpdate(ctx, q, "deleting", actor, before, next)
 }
 
 // Remove takes an object out of the table.
 func Remove(ctx context.Context, q *db.Queries, actor string, before *fleet.Object) error {
-	if err := appendEvent(ctx, q, "deleted", actor, before, nil); err != nil {
-		return err
-	}
-	err := q.DeleteObject(ctx, db.DeleteObjectParams{Kind: string(before.Kind), Scope: before.Scope, Name: before.Name})
-	return Failed("delete "+before.String(), err)
-}
-
-// appendEvent writes the pair to the feed; the event's number is the object's new
-// resource version.
-func appendEvent(ctx context.Context, q *db.Queries, kind, actor string, before, after *fleet.Object) error {
-	if after == nil {
-		return Failed("append event", q.AppendEvent(ctx, db.AppendEventParams{
-			Type: kind, Kind: string(before.Kind), Project: string(before.Project), Scope: before.Scope, Name: before.Name,
-			Uid: before.UID, Generation: before.Generation, Actor: actor, Before: Declared(before),
-		}))
-	}
-	seq, err := q.AppendChange(ctx, db.AppendChangeParams{
-		Type: kind, Kind: string(after.Kind), Project: string(after.Project), Scope: after.Scope, Name: after.Name,
-		Uid: after.UID, Generation: after.Generation, Actor: actor, Before: Declared(before), After: Declared(after),
+	err := q.AppendEvent(ctx, db.AppendEventParams{
+		Type: "deleted", Kind: string(before.Kind), Project: string(before.Project), Scope: before.Scope, Name: before.Name,
+		Uid: before.UID, Generation: before.Generation, Actor: actor, Before: Declared(before),
 	})
-	after.ResourceVersion, after.Version.Number = seq, seq
-	return Failed("append event", err)
+	if err != nil {
+		return Failed("append event", err)
+	}
+	err = q.DeleteObject(ctx, db.DeleteObjectParams{Kind: string(before.Kind), Scope: before.Scope, Name: before.Name})
+	return Failed("delete "+before.String(), err)
 }
 
 // AppendStatus writes to the feed what the region knew of an object before and what it knows after

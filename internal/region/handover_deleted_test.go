@@ -146,3 +146,35 @@ func TestServiceWithoutItsProject(t *testing.T) {
 	_, err = us.Declare(t.Context(), w, fleet.ServiceSpec{HolderSpec: holding("us")})
 	require.NoError(t, err)
 }
+
+// M38, X1: a region that has a deletion of which neither its restored owner nor the region that claims the object knows lists it.
+func TestThirdRegionListsADeletion(t *testing.T) {
+	t.Parallel()
+	for _, cut := range []bool{false, true} {
+		t.Run(fmt.Sprintf("cut: %t", cut), func(t *testing.T) {
+			t.Parallel()
+			h := newHanding(t, "ap", "eu", "us")
+			h.line("ap", "ap", "eu", "us")
+			h.agree("the project is shared")
+			h.cut("ap", "eu", true)
+			_, err := h.regions["ap"].store.DeleteDeclared(t.Context(), h.write(press))
+			require.NoError(t, err)
+			h.turn("us has the deletion", func() bool { return h.owner("us", "ap", press) == "not_found" })
+			if !cut {
+				h.cut("ap", "eu", false)
+				h.turn("eu has the deletion", func() bool { return h.owner("eu", "ap", press) == "not_found" })
+			}
+			h.cut("ap", "us", true)
+			h.cut("ap", "eu", true)
+			_, err = h.request("eu", "eu", true)
+			require.NoError(t, err)
+			want := "not_found"
+			if cut {
+				want = "eu 2"
+			}
+			h.turn("us follows eu", func() bool { return h.owner("us", "ap", lineKey) == "eu 2" && h.owner("us", "ap", press) == want }, "eu", "us")
+			require.Equal(t, cut, h.lost("us") == 1)
+			require.Zero(t, h.lost("eu"))
+		})
+	}
+}

@@ -250,7 +250,7 @@ func (a *applying) read(ctx context.Context, changes []fleet.CopyChange) error {
 			a.held[key] = decide.HeldCopy{Known: true, Owner: is.Owner, Version: a.copies[key].Version}
 		case a.marked[key]:
 			a.held[key] = decide.HeldCopy{
-				Known: true, Gone: true, Owner: fleet.RegionName(r.MarkedBy), Version: fleet.CopyVersion{OwnerEpoch: r.MarkedEpoch, Number: r.MarkedNumber},
+				Known: true, Gone: true, Deleted: r.Deleted, Owner: fleet.RegionName(r.MarkedBy), Version: fleet.CopyVersion{OwnerEpoch: r.MarkedEpoch, Number: r.MarkedNumber},
 			}
 		}
 	}

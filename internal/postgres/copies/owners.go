@@ -232,7 +232,7 @@ func (a *applying) noteLost(changes []fleet.CopyChange) {
 			was = &o
 		}
 		mine, peers := held.Owner == a.self, held.Owner == a.peer
-		if mine && overtaken(held, was, c) || !mine && !peers && was != nil && missed(held, was, c) {
+		if mine && overtaken(held, was, c) || !mine && !peers && missed(held, was, c) {
 			a.lose(c, "claimed")
 		}
 	}
@@ -256,10 +256,17 @@ func overtaken(held decide.HeldCopy, was *fleet.Object, c fleet.CopyChange) bool
 	return was == nil || !sameContent(was, c.Object)
 }
 
-// missed: the new owner took over a state of the last one before somebody made the write that is here, and has another content.
+// missed: the new owner took over a state of the last one before somebody made the write or the deletion that is here, and has another
+// content.
 func missed(held decide.HeldCopy, was *fleet.Object, c fleet.CopyChange) bool {
 	took := c.TookOver.Of(held.Owner)
-	return took != nil && held.Version.Newer(took.Version()) && !took.WrittenAt.IsZero() && !took.WrittenAt.Equal(was.UpdatedAt) &&
+	if took == nil || !held.Version.Newer(took.Version()) {
+		return false
+	}
+	if was == nil {
+		return held.Deleted && c.Object != nil
+	}
+	return !took.WrittenAt.IsZero() && !took.WrittenAt.Equal(was.UpdatedAt) &&
 		(c.Object == nil || !sameContent(was, c.Object))
 }
 

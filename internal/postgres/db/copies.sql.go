@@ -285,6 +285,7 @@ func (q *Queries) ForgetPeer(ctx context.Context, peer string) error {
 const heldNow = `-- name: HeldNow :many
 SELECT k.region::text AS region, k.kind::text AS kind, k.scope::text AS scope, k.name::text AS name, to_jsonb(c.*)::jsonb AS copy,
        coalesce(m.owner, '') AS marked_by, coalesce(m.owner_epoch, 0) AS marked_epoch, coalesce(m.number, 0) AS marked_number,
+       coalesce(m.reason = 'deleted', false)::boolean AS deleted,
        (q.peer IS NOT NULL)::boolean AS aside, (w.owner IS NOT NULL)::boolean AS waits,
        EXISTS (SELECT FROM lost_writes l WHERE l.peer = $1 AND l.kind = k.kind AND l.scope = k.scope AND l.name = k.name AND l.region = k.region)::boolean AS listed
 FROM (SELECT unnest($2::text[]) AS region, unnest($3::text[]) AS kind, unnest($4::text[]) AS scope, unnest($5::text[]) AS name) k
@@ -311,6 +312,7 @@ type HeldNowRow struct {
 	MarkedBy     string
 	MarkedEpoch  int64
 	MarkedNumber int64
+	Deleted      bool
 	Aside        bool
 	Waits        bool
 	Listed       bool
@@ -341,6 +343,7 @@ func (q *Queries) HeldNow(ctx context.Context, arg HeldNowParams) ([]HeldNowRow,
 			&i.MarkedBy,
 			&i.MarkedEpoch,
 			&i.MarkedNumber,
+			&i.Deleted,
 			&i.Aside,
 			&i.Waits,
 			&i.Listed,

@@ -11,48 +11,6 @@ import (
 	"time"
 )
 
-const appendChange = `-- name: AppendChange :one
-WITH appended AS (
-    INSERT INTO events (era, type, kind, project, scope, name, uid, generation, actor, before, after)
-    SELECT r.era, $4, $1, $5, $2, $3, $6, $7, $8, $9, $10
-    FROM region r
-    RETURNING seq)
-UPDATE objects o SET resource_version = a.seq FROM appended a
-WHERE o.kind = $1 AND o.scope = $2 AND o.name = $3
-RETURNING a.seq
-`
-
-type AppendChangeParams struct {
-	Kind       string
-	Scope      string
-	Name       string
-	Type       string
-	Project    string
-	Uid        string
-	Generation int64
-	Actor      string
-	Before     json.RawMessage
-	After      json.RawMessage
-}
-
-func (q *Queries) AppendChange(ctx context.Context, arg AppendChangeParams) (int64, error) {
-	row := q.db.QueryRow(ctx, appendChange,
-		arg.Kind,
-		arg.Scope,
-		arg.Name,
-		arg.Type,
-		arg.Project,
-		arg.Uid,
-		arg.Generation,
-		arg.Actor,
-		arg.Before,
-		arg.After,
-	)
-	var seq int64
-	err := row.Scan(&seq)
-	return seq, err
-}
-
 const appendEvent = `-- name: AppendEvent :exec
 INSERT INTO events (era, type, kind, project, scope, name, uid, generation, actor, before, after)
 SELECT r.era, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10
@@ -256,10 +214,17 @@ func (q *Queries) InsertIdempotency(ctx context.Context, arg InsertIdempotencyPa
 }
 
 const insertObject = `-- name: InsertObject :one
-INSERT INTO objects (kind, scope, name, project, service, labels, generation, resource_version, spec, syncing, created_by, owner_epoch)
-VALUES ($1, $2, $3, $4, $5, $6, $7, 0, $8, $9, $10, (
-    SELECT greatest(1, m.owner_epoch + 1, CASE WHEN $1 IN ('organization', 'project', 'service', 'template') THEN 1000 * (r.era - 1) + 1 END)
-    FROM region r LEFT JOIN copy_markers m ON m.kind = $1 AND m.scope = $2 AND m.name = $3 AND m.region = r.name))
+WITH born AS (
+    SELECT r.era, gen_random_uuid() AS uid,
+        greatest(1, m.owner_epoch + 1, CASE WHEN $1::text IN ('organization', 'project', 'service', 'template') THEN 1000 * (r.era - 1) + 1 END) AS owner_epoch
+    FROM region r LEFT JOIN copy_markers m ON m.kind = $1 AND m.scope = $2 AND m.name = $3 AND m.region = r.name),
+appended AS (
+    INSERT INTO events (era, type, kind, project, scope, name, uid, generation, actor, after)
+    SELECT b.era, 'created', $1, $4, $2, $3, b.uid, $7, $10, $11::jsonb || jsonb_build_object('ownerEpoch', b.owner_epoch)
+    FROM born b
+    RETURNING seq)
+INSERT INTO objects (kind, scope, name, uid, project, service, labels, generation, resource_version, spec, syncing, created_by, owner_epoch)
+SELECT $1, $2, $3, b.uid, $4, $5, $6, $7, a.seq, $8, $9, $10, b.owner_epoch FROM born b, appended a
 RETURNING uid, kind, api_version, project, scope, name, labels, generation, resource_version, spec, syncing, owner_epoch, created_by, created_at, updated_at, deleting_since, service, refreshed, owner_number
 `
 
@@ -274,10 +239,12 @@ type InsertObjectParams struct {
 	Spec       json.RawMessage
 	Syncing    json.RawMessage
 	CreatedBy  string
+	After      json.RawMessage
 }
 
-// What is shared is newer than one of its name that went, whoever owned that. A region that was restored does not know in which epochs
-// others had what it creates again: it leaves a thousand of them out for each era.
+// An object is written with its event, whose number is its resource version. What is shared is newer than one of its name that went,
+// whoever owned that. A region that was restored does not know in which epochs others had what it creates again: it leaves a thousand of
+// them out for each era.
 func (q *Queries) InsertObject(ctx context.Context, arg InsertObjectParams) (Object, error) {
 	row := q.db.QueryRow(ctx, insertObject,
 		arg.Kind,
@@ -290,6 +257,7 @@ func (q *Queries) InsertObject(ctx context.Context, arg InsertObjectParams) (Obj
 		arg.Spec,
 		arg.Syncing,
 		arg.CreatedBy,
+		arg.After,
 	)
 	var i Object
 	err := row.Scan(
@@ -765,11 +733,16 @@ func (q *Queries) TakeOutbox(ctx context.Context, subjects []string) error {
 }
 
 const updateObject = `-- name: UpdateObject :one
-UPDATE objects
-SET uid = $1, labels = $2, generation = $3, spec = $4, syncing = $5,
+WITH appended AS (
+    INSERT INTO events (era, type, kind, project, scope, name, uid, generation, actor, before, after)
+    SELECT r.era, $10, $7, $11, $8, $9, $1, $3, $12, $13::jsonb, $14::jsonb FROM region r
+    RETURNING seq)
+UPDATE objects o
+SET uid = $1, labels = $2, generation = $3, resource_version = a.seq, spec = $4, syncing = $5,
     deleting_since = $6, updated_at = now()
-WHERE kind = $7 AND scope = $8 AND name = $9
-RETURNING uid, kind, api_version, project, scope, name, labels, generation, resource_version, spec, syncing, owner_epoch, created_by, created_at, updated_at, deleting_since, service, refreshed, owner_number
+FROM appended a
+WHERE o.kind = $7 AND o.scope = $8 AND o.name = $9
+RETURNING o.uid, o.kind, o.api_version, o.project, o.scope, o.name, o.labels, o.generation, o.resource_version, o.spec, o.syncing, o.owner_epoch, o.created_by, o.created_at, o.updated_at, o.deleting_since, o.service, o.refreshed, o.owner_number
 `
 
 type UpdateObjectParams struct {
@@ -782,6 +755,11 @@ type UpdateObjectParams struct {
 	Kind          string
 	Scope         string
 	Name          string
+	Type          string
+	Project       string
+	Actor         string
+	Before        json.RawMessage
+	After         json.RawMessage
 }
 
 func (q *Queries) UpdateObject(ctx context.Context, arg UpdateObjectParams) (Object, error) {
@@ -795,6 +773,11 @@ func (q *Queries) UpdateObject(ctx context.Context, arg UpdateObjectParams) (Obj
 		arg.Kind,
 		arg.Scope,
 		arg.Name,
+		arg.Type,
+		arg.Project,
+		arg.Actor,
+		arg.Before,
+		arg.After,
 	)
 	var i Object
 	err := row.Scan(

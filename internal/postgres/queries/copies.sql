@@ -36,6 +36,7 @@ JOIN copies c ON c.kind = k.kind AND c.scope = k.scope AND c.name = k.name AND c
 -- name: HeldNow :many
 SELECT k.region::text AS region, k.kind::text AS kind, k.scope::text AS scope, k.name::text AS name, to_jsonb(c.*)::jsonb AS copy,
        coalesce(m.owner, '') AS marked_by, coalesce(m.owner_epoch, 0) AS marked_epoch, coalesce(m.number, 0) AS marked_number,
+       coalesce(m.reason = 'deleted', false)::boolean AS deleted,
        (q.peer IS NOT NULL)::boolean AS aside, (w.owner IS NOT NULL)::boolean AS waits,
        EXISTS (SELECT FROM lost_writes l WHERE l.peer = @peer AND l.kind = k.kind AND l.scope = k.scope AND l.name = k.name AND l.region = k.region)::boolean AS listed
 FROM (SELECT unnest(@regions::text[]) AS region, unnest(@kinds::text[]) AS kind, unnest(@scopes::text[]) AS scope, unnest(@names::text[]) AS name) k

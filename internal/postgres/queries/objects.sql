@@ -15,21 +15,34 @@ ORDER BY name LIMIT sqlc.arg(max_rows);
 -- name: CountObjectsIn :one
 SELECT count(*) FROM objects WHERE kind = @kind AND scope = @scope;
 
--- What is shared is newer than one of its name that went, whoever owned that. A region that was restored does not know in which epochs
--- others had what it creates again: it leaves a thousand of them out for each era.
+-- An object is written with its event, whose number is its resource version. What is shared is newer than one of its name that went,
+-- whoever owned that. A region that was restored does not know in which epochs others had what it creates again: it leaves a thousand of
+-- them out for each era.
 -- name: InsertObject :one
-INSERT INTO objects (kind, scope, name, project, service, labels, generation, resource_version, spec, syncing, created_by, owner_epoch)
-VALUES (@kind, @scope, @name, @project, @service, @labels, @generation, 0, @spec, @syncing, @created_by, (
-    SELECT greatest(1, m.owner_epoch + 1, CASE WHEN @kind IN ('organization', 'project', 'service', 'template') THEN 1000 * (r.era - 1) + 1 END)
-    FROM region r LEFT JOIN copy_markers m ON m.kind = @kind AND m.scope = @scope AND m.name = @name AND m.region = r.name))
+WITH born AS (
+    SELECT r.era, gen_random_uuid() AS uid,
+        greatest(1, m.owner_epoch + 1, CASE WHEN @kind::text IN ('organization', 'project', 'service', 'template') THEN 1000 * (r.era - 1) + 1 END) AS owner_epoch
+    FROM region r LEFT JOIN copy_markers m ON m.kind = @kind AND m.scope = @scope AND m.name = @name AND m.region = r.name),
+appended AS (
+    INSERT INTO events (era, type, kind, project, scope, name, uid, generation, actor, after)
+    SELECT b.era, 'created', @kind, @project, @scope, @name, b.uid, @generation, @created_by, @after::jsonb || jsonb_build_object('ownerEpoch', b.owner_epoch)
+    FROM born b
+    RETURNING seq)
+INSERT INTO objects (kind, scope, name, uid, project, service, labels, generation, resource_version, spec, syncing, created_by, owner_epoch)
+SELECT @kind, @scope, @name, b.uid, @project, @service, @labels, @generation, a.seq, @spec, @syncing, @created_by, b.owner_epoch FROM born b, appended a
 RETURNING *;
 
 -- name: UpdateObject :one
-UPDATE objects
-SET uid = @uid, labels = @labels, generation = @generation, spec = @spec, syncing = @syncing,
+WITH appended AS (
+    INSERT INTO events (era, type, kind, project, scope, name, uid, generation, actor, before, after)
+    SELECT r.era, @type, @kind, @project, @scope, @name, @uid, @generation, @actor, @before::jsonb, @after::jsonb FROM region r
+    RETURNING seq)
+UPDATE objects o
+SET uid = @uid, labels = @labels, generation = @generation, resource_version = a.seq, spec = @spec, syncing = @syncing,
     deleting_since = sqlc.narg(deleting_since), updated_at = now()
-WHERE kind = @kind AND scope = @scope AND name = @name
-RETURNING *;
+FROM appended a
+WHERE o.kind = @kind AND o.scope = @scope AND o.name = @name
+RETURNING o.*;
 
 -- What was handed over leaves a marker: without one, another object of the name would begin in an epoch that is over.
 -- name: DeleteObject :exec
@@ -67,16 +80,6 @@ SELECT gen_random_uuid()::uuid AS uid;
 INSERT INTO events (era, type, kind, project, scope, name, uid, generation, actor, before, after)
 SELECT r.era, @type, @kind, @project, @scope, @name, @uid, @generation, @actor, sqlc.narg(before), sqlc.narg(after)
 FROM region r;
-
--- name: AppendChange :one
-WITH appended AS (
-    INSERT INTO events (era, type, kind, project, scope, name, uid, generation, actor, before, after)
-    SELECT r.era, @type, @kind, @project, @scope, @name, @uid, @generation, @actor, sqlc.narg(before), sqlc.narg(after)
-    FROM region r
-    RETURNING seq)
-UPDATE objects o SET resource_version = a.seq FROM appended a
-WHERE o.kind = @kind AND o.scope = @scope AND o.name = @name
-RETURNING a.seq;
 
 -- Nothing at all when some of what follows the cursor has been collected.
 -- name: ReadFeed :many
