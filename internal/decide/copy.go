@@ -118,6 +118,9 @@ var copyRules = []struct {
 	{"not_its_owner", func(c copyCase) bool { return c.regional() && c.change.Key.Region != c.peer }, CopyRefuse},
 	{RivalLost, func(c copyCase) bool { return c.rival() && c.older() }, CopyKeep},
 	{"older", func(c copyCase) bool { return c.older() && !c.answered() }, CopyKeep},
+	{"gone", func(c copyCase) bool { // this region was restored to before it created the object
+		return c.change.Key.Region == c.self && c.change.Object == nil && !c.held.Known
+	}, CopyKeep},
 	{"own_object", func(c copyCase) bool {
 		return c.change.Key.Region == c.self && c.held.Owner != c.peer && !c.claims() && (c.change.Object != nil || !c.held.Gone)
 	}, CopyRefuse},

@@ -178,3 +178,25 @@ func TestThirdRegionListsADeletion(t *testing.T) {
 		})
 	}
 }
+
+// M34, M38: what a claimant deleted waits for nobody in the region that was restored to before it created that.
+func TestDeletedBeforeItWasCreatedAgain(t *testing.T) {
+	t.Parallel()
+	h := newHanding(t, "ap", "eu")
+	h.line("ap", "ap", "eu")
+	h.agree("the project is shared")
+	h.cut("ap", "eu", true)
+	_, err := h.request("eu", "eu", true)
+	require.NoError(t, err)
+	h.turn("eu claims the template", func() bool { return h.owner("eu", "ap", press) == "eu 2" }, "eu")
+	_, err = h.regions["eu"].store.DeleteDeclared(t.Context(), h.write(press))
+	require.NoError(t, err)
+	h.regions["ap"].exec(t, `DELETE FROM objects WHERE kind = 'template'`)
+	w := h.write(lineKey)
+	w.Region, w.Labels = "ap", map[string]string{"v": "3"}
+	_, err = h.regions["eu"].store.Declare(t.Context(), w, fleet.ProjectSpec{HolderSpec: holding("eu", "ap")})
+	require.NoError(t, err)
+	h.cut("ap", "eu", false)
+	h.turn("ap has the write after the deletion", func() bool { o, err := h.here("ap", "ap", lineKey); return err == nil && o.Labels["v"] == "3" }, "ap", "eu")
+	require.Empty(t, h.aside("ap", "eu"))
+}

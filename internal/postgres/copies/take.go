@@ -86,7 +86,7 @@ func (a *applying) sort(ctx context.Context, c fleet.CopyChange) error {
 		out.refused = append(out.refused, refusal{c, rule})
 	case decide.CopyKeep:
 		out.kept = append(out.kept, c)
-		if _, copied := a.copies[c.Key]; !copied && a.compared != nil {
+		if _, copied := a.copies[c.Key]; !copied && held.Known && a.compared != nil {
 			a.doubtful = append(a.doubtful, fleet.CopyAsked{Key: c.Key, Version: held.Version})
 		}
 	}
