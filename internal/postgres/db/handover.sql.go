@@ -205,11 +205,11 @@ const holdersNamed = `-- name: HoldersNamed :many
 SELECT o.kind, o.name, o.project, o.spec, ''::text AS region, coalesce(o.syncing ->> 'owningRegion', '')::text AS owner, o.owner_epoch,
     (o.syncing -> 'regions' ? $1::text)::boolean AS has
 FROM (SELECT unnest($2::text[]) AS kind, unnest($3::text[]) AS name) k
-JOIN objects o ON o.kind = k.kind AND o.scope = '' AND o.name = k.name
+CROSS JOIN LATERAL (SELECT x.uid, x.kind, x.api_version, x.project, x.scope, x.name, x.labels, x.generation, x.resource_version, x.spec, x.syncing, x.owner_epoch, x.created_by, x.created_at, x.updated_at, x.deleting_since, x.service, x.refreshed, x.owner_number FROM objects x WHERE x.kind = k.kind AND x.scope = '' AND x.name = k.name OFFSET 0) o
 UNION ALL
 SELECT c.kind, c.name, c.project, c.spec, c.region, c.owner, c.owner_epoch, (c.syncing -> 'regions' ? $1::text)::boolean AS has
 FROM (SELECT unnest($2::text[]) AS kind, unnest($3::text[]) AS name) k
-JOIN copies c ON c.kind = k.kind AND c.scope = '' AND c.name = k.name
+CROSS JOIN LATERAL (SELECT x.region, x.kind, x.scope, x.name, x.owner, x.owner_epoch, x.number, x.uid, x.project, x.service, x.labels, x.generation, x.spec, x.syncing, x.created_by, x.created_at, x.updated_at, x.deleting_since, x.event FROM copies x WHERE x.kind = k.kind AND x.scope = '' AND x.name = k.name OFFSET 0) c
 `
 
 type HoldersNamedParams struct {

@@ -3,11 +3,11 @@
 SELECT o.kind, o.name, o.project, o.spec, ''::text AS region, coalesce(o.syncing ->> 'owningRegion', '')::text AS owner, o.owner_epoch,
     (o.syncing -> 'regions' ? @has_region::text)::boolean AS has
 FROM (SELECT unnest(@kinds::text[]) AS kind, unnest(@names::text[]) AS name) k
-JOIN objects o ON o.kind = k.kind AND o.scope = '' AND o.name = k.name
+CROSS JOIN LATERAL (SELECT x.* FROM objects x WHERE x.kind = k.kind AND x.scope = '' AND x.name = k.name OFFSET 0) o
 UNION ALL
 SELECT c.kind, c.name, c.project, c.spec, c.region, c.owner, c.owner_epoch, (c.syncing -> 'regions' ? @has_region::text)::boolean AS has
 FROM (SELECT unnest(@kinds::text[]) AS kind, unnest(@names::text[]) AS name) k
-JOIN copies c ON c.kind = k.kind AND c.scope = '' AND c.name = k.name;
+CROSS JOIN LATERAL (SELECT x.* FROM copies x WHERE x.kind = k.kind AND x.scope = '' AND x.name = k.name OFFSET 0) c;
 
 -- Who owned holders when they went from this region.
 -- name: HoldersGone :many
