@@ -18,7 +18,7 @@ const (
 type HeldCopy struct {
 	Known   bool
 	Gone    bool // a marker
-	Deleted bool // by its owner: not only here
+	Deleted bool // everywhere, not only here
 	Owner   fleet.RegionName
 	Version fleet.CopyVersion
 	// Over is the policy that another owner, or what the peer created, is proven by; nil: that is not checked.
