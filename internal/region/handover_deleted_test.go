@@ -200,3 +200,23 @@ func TestDeletedBeforeItWasCreatedAgain(t *testing.T) {
 	h.turn("ap has the write after the deletion", func() bool { o, err := h.here("ap", "ap", lineKey); return err == nil && o.Labels["v"] == "3" }, "ap", "eu")
 	require.Empty(t, h.aside("ap", "eu"))
 }
+
+// M38, X1: what a region owned is listed when the region that created it was restored to before that, and creates another of the name.
+func TestCreatedAgainAfterTheHandOver(t *testing.T) {
+	t.Parallel()
+	h := newHanding(t, "ap", "eu")
+	h.share("ap", line, "ap", "eu")
+	h.agree("the project is shared")
+	_, err := h.request("ap", "eu", false)
+	require.NoError(t, err)
+	h.turn("eu owns the project", func() bool { return h.owner("ap", "ap", lineKey) == "eu 2" && h.owner("eu", "ap", lineKey) == "eu 2" }, "ap", "eu")
+	h.cut("ap", "eu", true)
+	h.regions["ap"].exec(t, `DELETE FROM objects WHERE name = $1`, line)
+	_, err = postgres.RaiseEra(t.Context(), h.regions["ap"].url, "ap")
+	require.NoError(t, err)
+	require.NoError(t, h.regions["ap"].store.ResumeWrites(t.Context(), "ap"))
+	h.share("ap", line, "ap", "eu")
+	h.cut("ap", "eu", false)
+	h.turn("eu has the new one", func() bool { return h.owner("eu", "ap", lineKey)[:2] == "ap" }, "ap", "eu")
+	require.Equal(t, 1, h.lost("eu"))
+}

@@ -238,10 +238,11 @@ func (a *applying) noteLost(changes []fleet.CopyChange) {
 	}
 }
 
-// overtaken: the new owner took over a state before the one that is here, and has another content.
+// overtaken: the new owner took over a state before the one that is here, and has another content; or it was restored, and made another
+// object of the name.
 func overtaken(held decide.HeldCopy, was *fleet.Object, c fleet.CopyChange) bool {
 	if c.TookOver == nil {
-		return false
+		return c.Object != nil && was != nil && was.UID != c.Object.UID
 	}
 	at, took := held.Version, c.TookOver.Of(held.Owner)
 	if was != nil {
