@@ -56,7 +56,7 @@ func putPlain[P any](
 	if err := in.bind(&w); err != nil {
 		return nil, err
 	}
-	if w.Project, err = s.projectOf(ctx, cmp.Or(d.Project, in.Project), w.Region); err != nil {
+	if w.Project, err = projectNamed(ctx, cmp.Or(d.Project, in.Project)); err != nil {
 		return nil, err
 	}
 	for _, r := range fleet.ReferencesOf(d.Spec) {

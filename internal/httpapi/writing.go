@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 
@@ -68,27 +69,28 @@ func etagOf(o *fleet.Object) string {
 	return serve.Quoted(strconv.FormatInt(o.ResourceVersion, 10))
 }
 
-// projectOf is the project that an object is written in. That of an object of another region is known there.
-func (s *server) projectOf(ctx context.Context, declared string, born fleet.RegionName) (fleet.ProjectName, error) {
+// projectNamed is the project that an object is written in, whether it is declared or not.
+func projectNamed(ctx context.Context, declared string) (fleet.ProjectName, error) {
 	c := serve.CallOf(ctx)
-	project := fleet.ProjectName(declared)
-	if project == "" {
-		project = c.Project
-	}
-	if project == "" || project == fleet.DefaultProject && c.Project == "" {
-		return fleet.DefaultProject, nil
-	}
+	project := cmp.Or(fleet.ProjectName(declared), c.Project, fleet.DefaultProject)
 	if err := fleet.ValidateName("/project", string(project)); err != nil {
 		return "", err
 	}
 	if !c.Sees(project) {
 		return "", fleet.Errorf(fleet.Denied, "the token is restricted to project %s", c.Project).At("/project")
 	}
-	if born != "" && born != s.region {
-		return project, nil
+	return project, nil
+}
+
+// projectOf is the project that an object is written in: declared, before bodies are stored for it. That of an object of
+// another region is known there.
+func (s *server) projectOf(ctx context.Context, declared string, born fleet.RegionName) (fleet.ProjectName, error) {
+	project, err := projectNamed(ctx, declared)
+	if err != nil || project == fleet.DefaultProject || born != "" && born != s.region {
+		return project, err
 	}
 	key := fleet.ProjectKey(project)
-	_, err := s.store.GetObject(ctx, key)
+	_, err = s.store.GetObject(ctx, key)
 	if fleet.KindOf(err) == fleet.NotFound {
 		_, err = s.store.GetCopy(ctx, fleet.CopyKey{ObjectKey: key})
 	}

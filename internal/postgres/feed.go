@@ -28,6 +28,9 @@ type Event struct {
 	After      json.RawMessage
 	// Region created the object, if this is a copy; "" for an object of this region.
 	Region string
+	// Object is the object of this region as it was when ReadFeed read the event: with this change, or a newer one. It is nil when it was
+	// gone, or the event is of its status.
+	Object *fleet.Object
 }
 
 // Cursor is a place in the feed: the total order of all committed changes.
@@ -78,7 +81,13 @@ func (s *Store) ReadFeed(ctx context.Context, after Cursor, limit int32) ([]Even
 	}
 	out := make([]Event, len(rows))
 	for i, r := range rows {
-		out[i] = eventOf(db.ListEventsNewestFirstRow(r))
+		out[i] = eventOf(db.ListEventsNewestFirstRow{
+			Seq: r.Seq, Era: r.Era, Xid: r.Xid, At: r.At, Type: r.Type, Kind: r.Kind, Project: r.Project, Scope: r.Scope, Name: r.Name, Uid: r.Uid,
+			Generation: r.Generation, Actor: r.Actor, Before: r.Before, After: r.After, Region: r.Region,
+		})
+		if out[i].Object, err = objectIn(r.Object); err != nil {
+			return nil, Failed("read the feed", err)
+		}
 	}
 	return out, nil
 }
@@ -175,19 +184,6 @@ func (s *Store) WatchedObjects(ctx context.Context, after fleet.ObjectKey, regio
 	rows, err := s.Q.WatchObjects(ctx, db.WatchObjectsParams{
 		AfterKind: string(after.Kind), AfterScope: after.Scope, AfterName: after.Name, Region: string(region), Project: string(project), MaxRows: limit,
 	})
-	return objectsOf(rows), Failed("read objects", err)
-}
-
-// ObjectsNow reads objects by their keys; those that are gone are missing.
-func (s *Store) ObjectsNow(ctx context.Context, keys []fleet.ObjectKey) ([]fleet.Object, error) {
-	if len(keys) == 0 {
-		return nil, nil
-	}
-	var p db.ObjectsNowParams
-	for _, k := range keys {
-		p.Kinds, p.Scopes, p.Names = append(p.Kinds, string(k.Kind)), append(p.Scopes, k.Scope), append(p.Names, k.Name)
-	}
-	rows, err := s.Q.ObjectsNow(ctx, p)
 	return objectsOf(rows), Failed("read objects", err)
 }
 

@@ -182,5 +182,5 @@ func (s schema) checkMigrated(ctx context.Context, pool *pgxpool.Pool) error {
 // lostRace says that the whole transaction may simply be run again.
 func lostRace(err error) bool {
 	var pg *pgconn.PgError
-	return errors.As(err, &pg) && (pg.Code == "40001" || pg.Code == "40P01")
+	return errors.As(err, &pg) && (pg.Code == "40001" || pg.Code == "40P01" || pg.ConstraintName == "idempotency_pkey")
 }

@@ -28,18 +28,24 @@ func (in Request) OfSite(site *fleet.Object) bool {
 
 // Request opens operations in one transaction. find locks the objects of the request, in order, and reads what
 // open needs. A door or an idempotency key that repeats a request is answered with the operations that it
-// opened first; of any other request, open writes the mechanism's own rows and the operations.
+// opened first; of any other request, open writes the mechanism's own rows and the operations. Most keys are new: a request with one is
+// taken for a repeat only if it is refused, or its key cannot be stored.
 func (s *Store) Request(
 	ctx context.Context, what string, in Request, find func(*db.Queries) error, open func(*db.Queries) ([]Operation, error),
 ) ([]Operation, error) {
 	var out []Operation
-	err := s.Tx(ctx, what, func(q *db.Queries) (err error) {
+	look := in.Door.Run != "" || in.DryRun
+	first := !look && in.Idempotency.Key != ""
+	run := func(q *db.Queries) (err error) {
 		if err := find(q); err != nil {
 			return err
 		}
-		if out, err = openedBefore(ctx, q, in); err != nil || out != nil {
-			return err
+		if look {
+			if out, err = openedBefore(ctx, q, in); err != nil || out != nil {
+				return err
+			}
 		}
+		look = true
 		if out, err = open(q); err != nil {
 			return err
 		}
@@ -47,7 +53,11 @@ func (s *Store) Request(
 			return ErrRollback
 		}
 		return rememberAll(ctx, q, in, out)
-	})
+	}
+	err := s.Tx(ctx, what, run)
+	if first && err != nil && fleet.KindOf(err) != fleet.Unavailable {
+		err = s.Tx(ctx, what, run)
+	}
 	return out, err
 }
 
@@ -56,15 +66,9 @@ func (s *Store) Request(
 func (s *Store) Change(ctx context.Context, w Write, shared []fleet.ObjectKey, f func(*db.Queries, *Started) error) (Started, error) {
 	var out Started
 	var again bool
-	locked := func(q *db.Queries) (err error) {
-		out, again = Started{}, true
-		if err := Lock(ctx, q, []fleet.ObjectKey{w.Key}, shared...); err != nil {
-			return err
-		}
-		if w.Idempotency.Key != "" {
-			out.After, err = s.FindNamed(ctx, q, w.named())
-		}
-		return err
+	locked := func(q *db.Queries) error {
+		again = true
+		return Lock(ctx, q, []fleet.ObjectKey{w.Key}, shared...)
 	}
 	ops, err := s.Request(ctx, "change "+w.Key.String(), w.Request, locked, func(q *db.Queries) ([]Operation, error) {
 		out, again = Started{}, false
@@ -73,15 +77,21 @@ func (s *Store) Change(ctx context.Context, w Write, shared []fleet.ObjectKey, f
 		}
 		return []Operation{*out.Operation}, nil
 	})
-	if again {
-		if out.After != nil && w.Project != "" && out.After.Project != w.Project { // another's, which took the name since
-			out.After = nil
-		}
-		if len(ops) > 0 {
-			out.Operation = &ops[0]
-		}
+	if err != nil || !again {
+		return out, err
 	}
-	return out, err
+	o, err := s.FindNamed(ctx, s.Q, w.named())
+	if err != nil {
+		return Started{}, err
+	}
+	out = Started{}
+	if o != nil && (w.Project == "" || o.Project == w.Project) { // else another's, which took the name since
+		out.After = o
+	}
+	if len(ops) > 0 {
+		out.Operation = &ops[0]
+	}
+	return out, nil
 }
 
 // Repeated answers a change that was carried out before, although what it needed is found no more; any other it refuses.
@@ -187,13 +197,9 @@ func rememberAll(ctx context.Context, q *db.Queries, in Request, ops []Operation
 	for i, o := range ops {
 		ids[i] = string(o.ID)
 	}
-	n, err := q.InsertIdempotency(ctx, db.InsertIdempotencyParams{
+	return Failed("store idempotency key", q.InsertIdempotency(ctx, db.InsertIdempotencyParams{
 		Actor: in.Actor, Key: in.Idempotency.Key, RequestHash: in.Idempotency.Hash, OperationID: strings.Join(ids, " "),
-	})
-	if err == nil && n == 0 {
-		return keyUnderWay()
-	}
-	return Failed("store idempotency key", err)
+	}))
 }
 
 // repeats says whether a caller of a project, "" for every project, may be answered with the operation of a key.
@@ -205,11 +211,6 @@ func repeats(project fleet.ProjectName, o Operation) bool {
 func OtherRequest() error {
 	return fleet.Errorf(fleet.Conflict, "this key was used for another request").At("Idempotency-Key").
 		WithHint("use a new key for a new request")
-}
-
-func keyUnderWay() error {
-	return fleet.Errorf(fleet.Conflict, "a request with this key is under way").At("Idempotency-Key").
-		WithHint("retry in a moment")
 }
 
 // Started is what a change of an instance came to. Operation is nil when nothing had to

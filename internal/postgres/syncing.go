@@ -351,8 +351,11 @@ func (h holders) checkPlace(ctx context.Context, q *db.Queries, o *fleet.Object)
 	if o.Kind == fleet.KindProject || o.Kind == fleet.KindOrganization {
 		return nil
 	}
-	if _, is := h[fleet.ProjectKey(o.Project)]; !is && o.Project != fleet.DefaultProject {
-		return noProject(o.Project)
+	if key := fleet.ProjectKey(o.Project); o.Project != fleet.DefaultProject {
+		if _, is := h[key]; !is {
+			_, err := FindHere(ctx, q, key) // several regions may have created one
+			return cmp.Or(err, noProject(o.Project))
+		}
 	}
 	if o.Service == "" {
 		return nil

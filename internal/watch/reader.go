@@ -13,8 +13,9 @@ import (
 const (
 	// readAtOnce is how many events are read, and sent, at a time.
 	readAtOnce = 500
-	// keptEvents is how many events are kept for streams that are a little behind; others read them again.
-	keptEvents = 4 * readAtOnce
+	// keptEvents is how many events are kept at least for streams that are a little behind; others read them again. Twice as many are kept at
+	// most, so that not each event moves all of them.
+	keptEvents = 2 * readAtOnce
 	// readGap is the least time between two readings that found all there was.
 	readGap = 3 * time.Millisecond
 	// heldEvery is the time between two looks at what holds the feed back.
@@ -142,7 +143,7 @@ func (r *Reader) read(ctx context.Context) bool {
 		return false
 	}
 	r.kept = append(r.kept, rows...)
-	if over := len(r.kept) - keptEvents; over > 0 {
+	if over := len(r.kept) - keptEvents; over > keptEvents {
 		r.from = r.kept[over-1].Cursor
 		r.kept = append([]postgres.Event(nil), r.kept[over:]...)
 	}
@@ -158,14 +159,15 @@ func (r *Reader) end() postgres.Cursor {
 	return r.from
 }
 
-// after gives at most readAtOnce events after a place; if there is none, it gives a channel that closes when there may be.
-func (r *Reader) after(ctx context.Context, at postgres.Cursor) ([]postgres.Event, <-chan struct{}, error) {
+// after gives at most readAtOnce events after a place; if there is none, it gives a channel that closes when there may be. Fresh events
+// are read now: the objects of those that are kept may be older than what a watch has shown.
+func (r *Reader) after(ctx context.Context, at postgres.Cursor, fresh bool) ([]postgres.Event, <-chan struct{}, error) { //nolint:revive // fresh is a state of the watch
 	r.mu.Lock()
 	news, behind := r.news, at.Before(r.from)
 	i := sort.Search(len(r.kept), func(i int) bool { return at.Before(r.kept[i].Cursor) })
 	rows, err := r.kept[i:min(len(r.kept), i+readAtOnce)], r.err
 	r.mu.Unlock()
-	if behind {
+	if behind || fresh {
 		rows, err = r.feed.ReadFeed(ctx, at, readAtOnce)
 	}
 	return rows, news, err

@@ -20,7 +20,6 @@ type Source interface {
 	// UndoneFrom is the number of the first event of a token's era that a restore undid, 0 for none.
 	UndoneFrom(ctx context.Context, token string) (int64, error)
 	WatchedObjects(ctx context.Context, after fleet.ObjectKey, region fleet.RegionName, project fleet.ProjectName, limit int32) ([]fleet.Object, error)
-	ObjectsNow(ctx context.Context, keys []fleet.ObjectKey) ([]fleet.Object, error)
 	WatchedCopies(ctx context.Context, after fleet.CopyKey, owner fleet.RegionName, project fleet.ProjectName, limit int32) ([]fleet.Object, error)
 	CopiesNow(ctx context.Context, keys []fleet.CopyKey) ([]fleet.Object, error)
 }
@@ -114,14 +113,15 @@ func (s *Stream) resume(ctx context.Context, after string) (bool, error) {
 // follow sends what changes. A current line follows whenever all that was committed is sent, so that a watch that
 // breaks resumes near its end; what the watch does not show is worth none before the next beat.
 func (s *Stream) follow(ctx context.Context) error {
-	owed := false
+	owed, fresh := false, true
 	beat := time.NewTicker(s.Beat)
 	defer beat.Stop()
 	for {
-		rows, news, err := s.Reader.after(ctx, s.at)
+		rows, news, err := s.Reader.after(ctx, s.at, fresh)
 		if err != nil {
 			return err
 		}
+		fresh = fresh && len(rows) == readAtOnce
 		lines, err := s.changes(ctx, rows)
 		if err != nil {
 			return err
@@ -162,6 +162,8 @@ type change struct {
 	epoch int64
 	// number is that of the last event; of a copy, the last of its owner's.
 	number int64
+	// object is that of this region as it was when the last event was read; nil if it was gone.
+	object *fleet.Object
 	// took is what the owner had of the object when it took it over.
 	took *fleet.TookOver
 	// shown: the watch showed it before. concerns: it did, or does after the last event.
@@ -172,7 +174,7 @@ type change struct {
 func (c *change) take(e postgres.Event, s *Stream) {
 	before, after := stateOf(e.Before), stateOf(e.After)
 	number := c.number
-	c.last, c.number = e, e.Cursor.Seq
+	c.last, c.number, c.object = e, e.Cursor.Seq, e.Object
 	for _, is := range []state{before, after} {
 		if is.Syncing != nil {
 			c.took = is.Syncing.TookOver
@@ -286,31 +288,23 @@ func (s *Stream) shows(o *fleet.Object) bool {
 		(s.Filter.Project == "" || s.Filter.Project == o.Project)
 }
 
-// now reads objects as they are.
+// now gives objects as they are: those of this region came with the events, copies are read.
 func (s *Stream) now(ctx context.Context, all []*change) (map[fleet.CopyKey]fleet.Object, error) {
-	var own []fleet.ObjectKey
 	var copied []fleet.CopyKey
-	for _, c := range all {
-		if c.key.Region == "" {
-			own = append(own, c.key.ObjectKey)
-		} else {
-			copied = append(copied, c.key)
-		}
-	}
 	out := make(map[fleet.CopyKey]fleet.Object, len(all))
-	for _, read := range []func() ([]fleet.Object, error){
-		func() ([]fleet.Object, error) { return s.Source.ObjectsNow(ctx, own) },
-		func() ([]fleet.Object, error) { return s.Source.CopiesNow(ctx, copied) },
-	} {
-		objects, err := read()
-		if err != nil {
-			return nil, err
-		}
-		for _, o := range objects {
-			out[fleet.CopyKey{Region: o.Region, ObjectKey: o.ObjectKey}] = o
+	for _, c := range all {
+		switch {
+		case c.key.Region != "":
+			copied = append(copied, c.key)
+		case c.object != nil:
+			out[c.key] = *c.object
 		}
 	}
-	return out, nil
+	objects, err := s.Source.CopiesNow(ctx, copied)
+	for _, o := range objects {
+		out[fleet.CopyKey{Region: o.Region, ObjectKey: o.ObjectKey}] = o
+	}
+	return out, err
 }
 
 func (s *Stream) line(o fleet.Object) api.WatchLine {

@@ -21,22 +21,26 @@ func (s *Store) ApplyCopies(ctx context.Context, in fleet.CopySet) (fleet.Copies
 		if err := lockPeer(ctx, q, in.Claim.Peer); err != nil {
 			return err
 		}
-		held, err := q.HoldStream(ctx, db.HoldStreamParams{Peer: string(in.Claim.Peer), Claim: in.Claim.Number})
-		if postgres.NoRows(err) {
-			return lostClaim(in.Claim)
-		}
-		if err != nil {
-			return postgres.Failed("read the stream", err)
-		}
-		a := s.applying(q, in.Claim.Peer)
-		a.waits = held.Waits
+		a, ahead := s.applying(q, in.Claim.Peer), in.Changes
 		if in.Arrived {
 			a.arrived = keysOf(in.Changes)
 		}
+		if in.UndoneFrom > 0 { // what is undone goes first
+			ahead = nil
+		}
+		var held db.HoldStreamRow
+		err := a.begin(ctx, ahead, func(q *db.Queries) (err error) {
+			held, err = holdStream(ctx, q, in.Claim)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		a.waits = held.Waits
 		if err := listUndone(ctx, q, in.Claim.Peer, cmp.Or(held.Position, held.Began), in.UndoneFrom); err != nil {
 			return err
 		}
-		if err = a.run(ctx, in.Changes); err != nil {
+		if err := a.run(ctx, in.Changes); err != nil {
 			return err
 		}
 		done = a.done
@@ -55,6 +59,15 @@ func (s *Store) ApplyCopies(ctx context.Context, in fleet.CopySet) (fleet.Copies
 		return postgres.Failed("move the stream", q.MoveStream(ctx, p))
 	})
 	return done, err
+}
+
+// holdStream reads a stream, which stays with its claim until the transaction ends.
+func holdStream(ctx context.Context, q *db.Queries, claim fleet.StreamClaim) (db.HoldStreamRow, error) {
+	held, err := q.HoldStream(ctx, db.HoldStreamParams{Peer: string(claim.Peer), Claim: claim.Number})
+	if postgres.NoRows(err) {
+		return held, lostClaim(claim)
+	}
+	return held, postgres.Failed("read the stream", err)
 }
 
 // lockPeer has the stream of a peer and the comparison with it apply one after the other: each decides by what is here.
@@ -89,11 +102,28 @@ type applying struct {
 
 func (s *Store) applying(q *db.Queries, peer fleet.RegionName) *applying {
 	return &applying{
-		s: s, q: q, self: fleet.RegionName(s.Region), peer: peer,
+		s: s, q: q, self: fleet.RegionName(s.Region), peer: peer, copies: map[fleet.CopyKey]fleet.Object{}, held: map[fleet.CopyKey]decide.HeldCopy{},
 		marked: map[fleet.CopyKey]bool{}, aside: map[fleet.CopyKey]bool{}, pending: map[fleet.CopyKey]bool{}, listed: map[fleet.CopyKey]bool{},
 	}
 }
 
+// begin locks what changes are of, and reads what is here of it, while hold makes sure that they may be applied.
+func (a *applying) begin(ctx context.Context, changes []fleet.CopyChange, hold func(*db.Queries) error) error {
+	newest, _ := newestOf(changes)
+	if err := a.lock(ctx, newest); err != nil {
+		return err
+	}
+	return postgres.Together(ctx, a.q, hold, func(q *db.Queries) error { return a.read(ctx, q, newest) })
+}
+
+func (a *applying) lock(ctx context.Context, changes []fleet.CopyChange) error {
+	if err := a.lockShared(ctx, changes); err != nil {
+		return err
+	}
+	return a.lockHolders(ctx, changes)
+}
+
+// run applies changes, and earlier ones that wait.
 func (a *applying) run(ctx context.Context, changes []fleet.CopyChange) error {
 	earlier, err := a.waiting(ctx)
 	if err != nil {
@@ -101,11 +131,11 @@ func (a *applying) run(ctx context.Context, changes []fleet.CopyChange) error {
 	}
 	newest, refused := newestOf(slices.Concat(earlier, changes))
 	a.all.refused = refused
-	if len(newest) > 0 {
-		if err := a.lockShared(ctx, newest); err != nil {
+	if more := slices.DeleteFunc(slices.Clone(newest), a.wasRead); len(more) > 0 {
+		if err := a.lock(ctx, newest); err != nil {
 			return err
 		}
-		if err := a.lockHolders(ctx, newest); err != nil {
+		if err := a.read(ctx, a.q, more); err != nil {
 			return err
 		}
 	}
@@ -227,34 +257,6 @@ func keysIn(set map[fleet.CopyKey]bool, changes []fleet.CopyChange) (out []fleet
 		}
 	}
 	return out
-}
-
-func (a *applying) read(ctx context.Context, changes []fleet.CopyChange) error {
-	c := columnsOf(keysOf(changes))
-	rows, err := a.q.HeldNow(ctx, db.HeldNowParams{Peer: string(a.peer), Regions: c.regions, Kinds: c.kinds, Scopes: c.scopes, Names: c.names})
-	if err != nil {
-		return postgres.Failed("read copies", err)
-	}
-	a.copies = make(map[fleet.CopyKey]fleet.Object, len(rows))
-	a.held = make(map[fleet.CopyKey]decide.HeldCopy, len(rows))
-	for _, r := range rows {
-		key := fleet.CopyKey{Region: fleet.RegionName(r.Region), ObjectKey: fleet.ObjectKey{Kind: fleet.ObjectKind(r.Kind), Scope: r.Scope, Name: r.Name}}
-		a.marked[key], a.aside[key], a.pending[key], a.listed[key] = r.MarkedBy != "", r.Aside, r.Waits, r.Listed
-		switch {
-		case r.Copy != nil:
-			var is row
-			if err := json.Unmarshal(r.Copy, &is); err != nil {
-				return postgres.Failed("read copies", err)
-			}
-			a.copies[key] = is.object()
-			a.held[key] = decide.HeldCopy{Known: true, Owner: is.Owner, Version: a.copies[key].Version}
-		case a.marked[key]:
-			a.held[key] = decide.HeldCopy{
-				Known: true, Gone: true, Deleted: r.Deleted, Owner: fleet.RegionName(r.MarkedBy), Version: fleet.CopyVersion{OwnerEpoch: r.MarkedEpoch, Number: r.MarkedNumber},
-			}
-		}
-	}
-	return nil
 }
 
 func keyOf(o fleet.Object) fleet.CopyKey {

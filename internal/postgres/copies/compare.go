@@ -173,14 +173,18 @@ func (s *Store) ApplyCompared(ctx context.Context, in fleet.ComparedSet) (fleet.
 		if err := lockPeer(ctx, q, in.Place.Peer); err != nil {
 			return err
 		}
-		at, err := s.syncPlace(ctx, q, in.Place.Peer)
+		a := s.applying(q, in.Place.Peer)
+		var at fleet.SyncPlace
+		err := a.begin(ctx, in.Changes, func(q *db.Queries) (err error) {
+			at, err = s.syncPlace(ctx, q, in.Place.Peer)
+			if err == nil && (at.Pass != in.Place.Pass || at.At != in.Place.At || at.Bits != in.Place.Bits) {
+				err = fleet.Errorf(fleet.Stale, "the comparison with region %s is elsewhere now", in.Place.Peer)
+			}
+			return err
+		})
 		if err != nil {
 			return err
 		}
-		if at.Pass != in.Place.Pass || at.At != in.Place.At || at.Bits != in.Place.Bits {
-			return fleet.Errorf(fleet.Stale, "the comparison with region %s is elsewhere now", in.Place.Peer)
-		}
-		a := s.applying(q, in.Place.Peer)
 		a.compared = &decide.Removals{Accept: at.Accept, Left: decide.RemovalCap(at.Objects) - at.Removed}
 		if err := a.run(ctx, in.Changes); err != nil {
 			return err

@@ -57,7 +57,8 @@ func (s *Store) drop(ctx context.Context, q *db.Queries, peer fleet.RegionName, 
 	for i, o := range all {
 		ended[i] = fleet.CopyChange{Key: keyOf(o), Version: o.Version, End: fleet.CopyRemoved}
 	}
-	for _, step := range []func(context.Context, []fleet.CopyChange) error{a.lockHolders, a.read, a.end, a.turnPolicies} {
+	read := func(ctx context.Context, changes []fleet.CopyChange) error { return a.read(ctx, q, changes) }
+	for _, step := range []func(context.Context, []fleet.CopyChange) error{a.lockHolders, read, a.end, a.turnPolicies} {
 		if err := step(ctx, ended); err != nil {
 			return err
 		}

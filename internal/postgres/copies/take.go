@@ -24,7 +24,7 @@ func (o *outcome) add(part outcome) {
 // take decides on a group of changes, and writes what follows.
 func (a *applying) take(ctx context.Context, changes []fleet.CopyChange) error {
 	a.group = outcome{}
-	for _, read := range []func(context.Context, []fleet.CopyChange) error{a.read, a.readOwn, a.prove} {
+	for _, read := range []func(context.Context, []fleet.CopyChange) error{a.readOwn, a.prove} {
 		if err := read(ctx, changes); err != nil {
 			return err
 		}

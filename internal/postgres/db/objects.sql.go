@@ -188,9 +188,8 @@ func (q *Queries) GetTemplateGeneration(ctx context.Context, arg GetTemplateGene
 	return spec, err
 }
 
-const insertIdempotency = `-- name: InsertIdempotency :execrows
+const insertIdempotency = `-- name: InsertIdempotency :exec
 INSERT INTO idempotency (actor, key, request_hash, operation_id) VALUES ($1, $2, $3, $4)
-ON CONFLICT DO NOTHING
 `
 
 type InsertIdempotencyParams struct {
@@ -200,17 +199,15 @@ type InsertIdempotencyParams struct {
 	OperationID string
 }
 
-func (q *Queries) InsertIdempotency(ctx context.Context, arg InsertIdempotencyParams) (int64, error) {
-	result, err := q.db.Exec(ctx, insertIdempotency,
+// A key that another request used at the same moment fails the transaction, which then runs again and finds it.
+func (q *Queries) InsertIdempotency(ctx context.Context, arg InsertIdempotencyParams) error {
+	_, err := q.db.Exec(ctx, insertIdempotency,
 		arg.Actor,
 		arg.Key,
 		arg.RequestHash,
 		arg.OperationID,
 	)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+	return err
 }
 
 const insertObject = `-- name: InsertObject :one
@@ -601,8 +598,12 @@ func (q *Queries) PutOutbox(ctx context.Context, arg PutOutboxParams) error {
 }
 
 const readFeed = `-- name: ReadFeed :many
-SELECT e.seq, e.era, e.xid::text::bigint AS xid, e.at, e.type, e.kind, e.project, e.scope, e.name, e.uid, e.generation, e.actor, e.before, e.after, e.region
-FROM events e, region r
+SELECT e.seq, e.era, e.xid::text::bigint AS xid, e.at, e.type, e.kind, e.project, e.scope, e.name, e.uid, e.generation, e.actor, e.before, e.after, e.region,
+       o.object::jsonb AS object
+FROM region r, events e
+LEFT JOIN LATERAL (
+    SELECT to_jsonb(x.*) AS object FROM objects x
+    WHERE e.region = '' AND e.type <> 'status' AND x.kind = e.kind AND x.scope = e.scope AND x.name = e.name OFFSET 0) o ON true
 WHERE (e.era, e.xid, e.seq) > ($1::bigint, $2::xid8, $3::bigint)
   AND (SELECT (h.era, h.xid, h.seq) <= ($1::bigint, $2::xid8, $3::bigint) FROM feed_horizon h)
   AND (e.era < r.era OR e.xid < pg_snapshot_xmin(pg_current_snapshot()))
@@ -632,9 +633,10 @@ type ReadFeedRow struct {
 	Before     json.RawMessage
 	After      json.RawMessage
 	Region     string
+	Object     json.RawMessage
 }
 
-// Nothing at all when some of what follows the cursor has been collected.
+// Each event with its object as it is now. Nothing at all when some of what follows the cursor has been collected.
 func (q *Queries) ReadFeed(ctx context.Context, arg ReadFeedParams) ([]ReadFeedRow, error) {
 	rows, err := q.db.Query(ctx, readFeed,
 		arg.Era,
@@ -665,6 +667,7 @@ func (q *Queries) ReadFeed(ctx context.Context, arg ReadFeedParams) ([]ReadFeedR
 			&i.Before,
 			&i.After,
 			&i.Region,
+			&i.Object,
 		); err != nil {
 			return nil, err
 		}

@@ -294,8 +294,11 @@ func (r *nodeRooms) poolLeaves(n fleet.NodeRoom, named []fleet.PoolName) bool {
 	return false
 }
 
-// PoolWritten has deployments look again that name the pool and wait for room.
-func PoolWritten(ctx context.Context, q *db.Queries, w postgres.Write, _ fleet.PoolSpec, _ postgres.Written) error {
+// PoolWritten has deployments look again that name the pool and wait for room. Labels make none.
+func PoolWritten(ctx context.Context, q *db.Queries, w postgres.Write, _ fleet.PoolSpec, out postgres.Written) error {
+	if out.Before != nil && out.Before.Generation == out.After.Generation {
+		return nil
+	}
 	names, err := q.DeploymentsOfPool(ctx, w.Key.Name)
 	if err != nil {
 		return postgres.Failed("read who names the pool", err)

@@ -247,11 +247,10 @@ const planActor = "plan"
 // ClaimPlan lets one request apply a plan: the same request again may, any other may not.
 func (s *Store) ClaimPlan(ctx context.Context, digest string, request []byte) error {
 	return s.Tx(ctx, "claim the plan", func(q *db.Queries) error {
-		n, err := q.InsertIdempotency(ctx, db.InsertIdempotencyParams{Actor: planActor, Key: digest, RequestHash: request})
-		if err != nil || n > 0 {
-			return err
-		}
 		row, err := q.GetIdempotency(ctx, db.GetIdempotencyParams{Actor: planActor, Key: digest})
+		if postgres.NoRows(err) {
+			return q.InsertIdempotency(ctx, db.InsertIdempotencyParams{Actor: planActor, Key: digest, RequestHash: request})
+		}
 		if err == nil && !bytes.Equal(row.RequestHash, request) {
 			return fleet.Errorf(fleet.Precondition, "the plan was already applied, or is being applied").At("/plan").
 				WithHint("plan again")

@@ -81,10 +81,14 @@ INSERT INTO events (era, type, kind, project, scope, name, uid, generation, acto
 SELECT r.era, @type, @kind, @project, @scope, @name, @uid, @generation, @actor, sqlc.narg(before), sqlc.narg(after)
 FROM region r;
 
--- Nothing at all when some of what follows the cursor has been collected.
+-- Each event with its object as it is now. Nothing at all when some of what follows the cursor has been collected.
 -- name: ReadFeed :many
-SELECT e.seq, e.era, e.xid::text::bigint AS xid, e.at, e.type, e.kind, e.project, e.scope, e.name, e.uid, e.generation, e.actor, e.before, e.after, e.region
-FROM events e, region r
+SELECT e.seq, e.era, e.xid::text::bigint AS xid, e.at, e.type, e.kind, e.project, e.scope, e.name, e.uid, e.generation, e.actor, e.before, e.after, e.region,
+       o.object::jsonb AS object
+FROM region r, events e
+LEFT JOIN LATERAL (
+    SELECT to_jsonb(x.*) AS object FROM objects x
+    WHERE e.region = '' AND e.type <> 'status' AND x.kind = e.kind AND x.scope = e.scope AND x.name = e.name OFFSET 0) o ON true
 WHERE (e.era, e.xid, e.seq) > (@era::bigint, @xid::xid8, @seq::bigint)
   AND (SELECT (h.era, h.xid, h.seq) <= (@era::bigint, @xid::xid8, @seq::bigint) FROM feed_horizon h)
   AND (e.era < r.era OR e.xid < pg_snapshot_xmin(pg_current_snapshot()))
@@ -143,9 +147,9 @@ SELECT coalesce(max(generation), 0)::bigint FROM template_generations WHERE name
 -- name: GetIdempotency :one
 SELECT * FROM idempotency WHERE actor = @actor AND key = @key;
 
--- name: InsertIdempotency :execrows
-INSERT INTO idempotency (actor, key, request_hash, operation_id) VALUES (@actor, @key, @request_hash, @operation_id)
-ON CONFLICT DO NOTHING;
+-- A key that another request used at the same moment fails the transaction, which then runs again and finds it.
+-- name: InsertIdempotency :exec
+INSERT INTO idempotency (actor, key, request_hash, operation_id) VALUES (@actor, @key, @request_hash, @operation_id);
 
 -- name: PurgeIdempotency :execrows
 DELETE FROM idempotency WHERE ctid IN (SELECT ctid FROM idempotency i WHERE i.created_at < now() - interval '1 day' LIMIT @max_rows);
