@@ -38,6 +38,38 @@ func TestDeletedByTheClaimantAsTheLastOwnerSays(t *testing.T) {
 	require.Zero(t, h.lost("ap")+h.lost("eu"))
 }
 
+// M34: so does a last owner that did not create it.
+func TestDeletedByTheClaimantAsTheLastOwnerOfACopySays(t *testing.T) {
+	t.Parallel()
+	h := newHanding(t, "eu", "us", "ap")
+	h.line("eu", "eu", "us", "ap")
+	h.agree("the project is shared")
+	_, err := h.request("eu", "us", false)
+	require.NoError(t, err)
+	for _, key := range []fleet.ObjectKey{lineKey, press} {
+		h.turn("us takes "+key.String()+" over", func() bool { return h.owner("eu", "eu", key) == "us 2" && h.owner("ap", "eu", key) == "us 2" }, "eu", "us", "ap")
+	}
+	h.cut("ap", "us", true)
+	h.cut("ap", "eu", true)
+	_, err = h.request("ap", "ap", true)
+	require.NoError(t, err)
+	for _, key := range []fleet.ObjectKey{lineKey, press} {
+		h.turn("ap claims "+key.String(), func() bool { return h.owner("ap", "eu", key) == "ap 3" }, "ap")
+	}
+	_, err = h.regions["ap"].store.DeleteDeclared(t.Context(), h.write(press))
+	require.NoError(t, err)
+	h.regions["eu"].exec(t, `UPDATE region_streams SET position = '', began = '' WHERE peer = 'ap'`)
+	h.cut("ap", "eu", false)
+	h.turn("eu knows who owns the project", func() bool { return h.owner("eu", "eu", lineKey) == "ap 3" }, "ap", "eu")
+	require.Equal(t, "us 2", h.owner("eu", "eu", press))
+	h.cut("ap", "us", false)
+	h.agree("the template is gone everywhere")
+	for _, region := range []fleet.RegionName{"eu", "us", "ap"} {
+		require.Equal(t, "not_found", h.owner(region, "eu", press), region)
+	}
+	require.Zero(t, h.lost("ap")+h.lost("eu")+h.lost("us"))
+}
+
 // M34, M42: a region that a cut kept from its hand-over believes the owner of the project, though a policy governs it no more.
 func TestPolicyTakenAwayAfterTheHandOver(t *testing.T) {
 	t.Parallel()

@@ -381,6 +381,9 @@ func (a *applying) ended(ctx context.Context, gone []fleet.CopyChange) error {
 		if err != nil {
 			return err
 		}
+		if err := a.passOn(ctx, c.Key, o); err != nil {
+			return err
+		}
 		rows[i] = event{
 			Type: "deleted", Kind: o.Kind, Project: o.Project, Scope: o.Scope, Name: o.Name, UID: o.UID, Generation: o.Generation,
 			Before: postgres.Declared(&o), Region: c.Key.Region,
