@@ -138,6 +138,31 @@ func TestIdempotencyKey(t *testing.T) {
 	})
 }
 
+// X23: a repeat may not be possible any more, or be possible again; either way it is answered and does nothing.
+func TestRepeatOfWhatIsOver(t *testing.T) {
+	t.Parallel()
+	b := bare(t)
+	key := fleet.ObjectKey{Kind: fleet.KindProject, Name: "new"}
+	made := stores.WriteOf(key)
+	made.IfMatch, made.Idempotency = postgres.NoVersion, postgres.Idempotency{Key: "made", Hash: []byte("h")}
+	first, err := b.Declare(t.Context(), made, fleet.ProjectSpec{})
+	require.NoError(t, err)
+	again, err := b.Declare(t.Context(), made, fleet.ProjectSpec{})
+	require.NoError(t, err, "it exists by now")
+	require.Equal(t, first.After.ResourceVersion, again.After.ResourceVersion)
+
+	gone := stores.WriteOf(key)
+	gone.Idempotency = postgres.Idempotency{Key: "gone", Hash: []byte("h")}
+	for range 2 {
+		_, err = b.DeleteDeclared(t.Context(), gone)
+		require.NoError(t, err, "the second finds nothing to delete")
+	}
+	again, err = b.Declare(t.Context(), made, fleet.ProjectSpec{})
+	require.NoError(t, err)
+	require.Nil(t, again.After, "it is not made once more")
+	require.Equal(t, 2, stores.Scan[int](b, "SELECT count(*) FROM events WHERE kind = 'project' AND name = 'new'"))
+}
+
 // X23
 func TestDoorRun(t *testing.T) {
 	t.Parallel()
