@@ -2,15 +2,13 @@ package region
 
 import (
 	"context"
-	"math/rand/v2"
 	"time"
 )
 
-// every calls f at an interval until the context ends; it logs failures and retries. The second call comes sooner, at random: what a
-// server begins together does not stay together.
+// every calls f at an interval until the context ends; it logs failures and retries.
 func (s *server) every(ctx context.Context, interval time.Duration, what string, f func(context.Context) error) error {
-	next := time.NewTimer(rand.N(interval)) //nolint:gosec // jitter is no secret
-	defer next.Stop()
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
 	failed := false
 	for {
 		err := f(ctx)
@@ -21,8 +19,7 @@ func (s *server) every(ctx context.Context, interval time.Duration, what string,
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-next.C:
-			next.Reset(interval)
+		case <-tick.C:
 		}
 	}
 }
