@@ -270,8 +270,12 @@ func (m *mesh) declare(region fleet.RegionName, key fleet.ObjectKey, project str
 	_, err := m.regions[region].store.Declare(m.t.Context(), postgres.Write{
 		Request: postgres.Request{Actor: "test", Project: fleet.ProjectName(project)}, Key: key, Region: region, Labels: labels,
 	}, spec)
-	if err != nil { // without its project, with several of its name, or where the policy does not enable this region any more
-		require.Contains(m.t, []fleet.Kind{fleet.NotFound, fleet.Conflict, fleet.IllegalState}, fleet.KindOf(err), "%v", err)
+	switch {
+	case err == nil:
+	case fleet.KindOf(err) == fleet.Conflict:
+		require.ErrorContains(m.t, err, "several regions have project/")
+	default: // without its project, or where the policy does not enable this region any more
+		require.Contains(m.t, []fleet.Kind{fleet.NotFound, fleet.IllegalState}, fleet.KindOf(err), "%v", err)
 	}
 }
 
