@@ -312,6 +312,9 @@ func listUndone(ctx context.Context, q *db.Queries, peer fleet.RegionName, posit
 	if err := q.ListUndone(ctx, db.ListUndoneParams{Peer: string(peer), FirstNumber: from, LastNumber: last}); err != nil {
 		return postgres.Failed("list what is lost", err)
 	}
+	if err := forgetDeletions(ctx, q, db.DropUndoneMarkersParams{Peer: string(peer), FirstNumber: from, LastNumber: last}); err != nil {
+		return err
+	}
 	waited, err := q.TakeUndone(ctx, db.TakeUndoneParams{Peer: string(peer), FirstNumber: from, LastNumber: last})
 	if err != nil {
 		return postgres.Failed("drop what waits and was undone", err)
@@ -330,6 +333,24 @@ func listUndone(ctx context.Context, q *db.Queries, peer fleet.RegionName, posit
 		}
 	}
 	return putLost(ctx, q, peer, all)
+}
+
+// forgetDeletions drops the markers of deletions that a restore undid, and compares with all peers: one may have what was deleted.
+func forgetDeletions(ctx context.Context, q *db.Queries, undone db.DropUndoneMarkersParams) error {
+	n, err := q.DropUndoneMarkers(ctx, undone)
+	if err != nil || n == 0 {
+		return postgres.Failed("forget deletions that were undone", err)
+	}
+	peers, err := q.PeerAllowed(ctx)
+	if err != nil {
+		return postgres.Failed("read the peers", err)
+	}
+	for _, p := range peers {
+		if _, err := postgres.WantSync(ctx, q, p.Name, false); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // move has another region answer for copies, as their last owner says, whatever the policies that are known here prove. It is asked

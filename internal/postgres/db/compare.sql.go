@@ -128,6 +128,25 @@ func (q *Queries) DropSync(ctx context.Context, peer string) error {
 	return err
 }
 
+const dropUndoneMarkers = `-- name: DropUndoneMarkers :execrows
+DELETE FROM copy_markers WHERE owner = $1 AND reason = 'deleted' AND number >= $2 AND number <= $3
+`
+
+type DropUndoneMarkersParams struct {
+	Peer        string
+	FirstNumber int64
+	LastNumber  int64
+}
+
+// A deletion of that time keeps nothing away.
+func (q *Queries) DropUndoneMarkers(ctx context.Context, arg DropUndoneMarkersParams) (int64, error) {
+	result, err := q.db.Exec(ctx, dropUndoneMarkers, arg.Peer, arg.FirstNumber, arg.LastNumber)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const endSync = `-- name: EndSync :exec
 UPDATE region_syncs SET ended_at = now(), completed_at = started_at, accepting = accepting AND wanted > pass WHERE peer = $1
 `
