@@ -223,52 +223,18 @@ func (a *applying) passOn(ctx context.Context, key fleet.CopyKey, went fleet.Obj
 	return postgres.SaveShared(ctx, a.q, a.actor(), []postgres.SharedWrite{{Type: "updated", Before: &was, After: &went, Elsewhere: true}})
 }
 
-// noteLost lists what the new owner never had: of what this region wrote, and of what it has from the last owner, which may have been
-// restored since (M38).
+// noteLost lists what new owners never had.
 func (a *applying) noteLost(changes []fleet.CopyChange) {
 	for _, c := range changes {
-		held, was := a.held[c.Key], (*fleet.Object)(nil)
-		if o, is := a.copies[c.Key]; is {
-			was = &o
+		claimed := decide.Claimed{Self: a.self, Peer: a.peer, Held: a.held[c.Key], Change: c}
+		if was, is := a.copies[c.Key]; is {
+			claimed.Was = &was
+			claimed.Same = c.Object != nil && claimed.Held.Owner != a.peer && sameContent(&was, c.Object)
 		}
-		mine, peers := held.Owner == a.self, held.Owner == a.peer
-		if mine && overtaken(held, was, c) || !mine && !peers && missed(held, was, c) {
+		if claimed.Loses() {
 			a.lose(c, "claimed")
 		}
 	}
-}
-
-// overtaken: the new owner took over a state before the one that is here, and has another content; or it was restored, and made another
-// object of the name.
-func overtaken(held decide.HeldCopy, was *fleet.Object, c fleet.CopyChange) bool {
-	if c.TookOver == nil {
-		return c.Object != nil && was != nil && was.UID != c.Object.UID
-	}
-	at, took := held.Version, c.TookOver.Of(held.Owner)
-	if was != nil {
-		at.Number = was.ResourceVersion // a refreshed syncing is nobody's write
-	}
-	if took != nil && !at.Newer(took.Version()) {
-		return false
-	}
-	if c.Object == nil {
-		return took != nil // a third region may have had it
-	}
-	return was == nil || !sameContent(was, c.Object)
-}
-
-// missed: the new owner took over a state of the last one before somebody made the write or the deletion that is here, and has another
-// content.
-func missed(held decide.HeldCopy, was *fleet.Object, c fleet.CopyChange) bool {
-	took := c.TookOver.Of(held.Owner)
-	if took == nil || !held.Version.Newer(took.Version()) {
-		return false
-	}
-	if was == nil {
-		return held.Deleted && c.Object != nil
-	}
-	return !took.WrittenAt.IsZero() && !took.WrittenAt.Equal(was.UpdatedAt) &&
-		(c.Object == nil || !sameContent(was, c.Object))
 }
 
 // sameContent: people declared the same.
