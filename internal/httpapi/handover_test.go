@@ -50,6 +50,7 @@ func TestHandOver(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, dry.Operation.ID)
 	r.put("/api/v1/projects/red", api.ProjectPut{MultiRegionPolicy: policyOf("test", "us")})
+	require.Zero(t, r.apply(many(`"applySet":"line"`, `{"kind":"Template","name":"old","project":"red","spec":{"base":{}}}`)).Failed)
 	out, err := client.HandOver(t.Context(), fleet.ProjectKey("red"), to("us"), api.Mutation{})
 	require.NoError(t, err)
 	require.Equal(t, []any{"hand-over", "project/red"}, []any{out.Operation.Kind, out.Operation.Holder})
@@ -57,7 +58,11 @@ func TestHandOver(t *testing.T) {
 	require.Equal(t, []any{http.StatusMisdirectedRequest, "us"}, []any{p.Status, p.Owner})
 	p = r.call(r.admin, http.MethodPut, "/api/v1/templates/t", api.TemplatePut{Project: "red", Base: []byte(`{}`)}).problem(t)
 	require.Equal(t, []any{http.StatusMisdirectedRequest, "us"}, []any{p.Status, p.Owner})
-	r.put("/api/v1/pools/a", api.PoolPut{Project: "red"})
+	pool := `{"kind":"Pool","name":"a","project":"red","spec":{}}`
+	require.Zero(t, r.apply(many(`"applySet":"line"`, pool)).Failed)
+	prune := r.plan(many(`"applySet":"line","prune":true`, pool))
+	require.Equal(t, "a unchanged, old refused", actions(prune))
+	require.Equal(t, "us", planOf(t, prune, "old").Problem.Owner)
 
 	// A write of the policy is the same.
 	r.put("/api/v1/organizations/acme", api.OrganizationPut{MultiRegionPolicy: policyOf("test", "us")})

@@ -256,6 +256,23 @@ func (s *Store) ToFollow(ctx context.Context, q *db.Queries, objects ...*fleet.O
 	return out, nil
 }
 
+// MayDelete says of each of some objects why it is not to be deleted here; nil if it is. It takes no lock.
+func (s *Store) MayDelete(ctx context.Context, objects []*fleet.Object) (map[*fleet.Object]error, error) {
+	refused := make(map[*fleet.Object]error, len(objects))
+	for _, group := range byBirth(objects) {
+		over, err := readHoldersBy(ctx, s.Q, group, unlocked)
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range group {
+			if o.Kind.Declared().Shared {
+				refused[o] = s.controls(o, over)
+			}
+		}
+	}
+	return refused, nil
+}
+
 // mayDelete refuses to delete what another region is to own, or this one has not claimed.
 func (s *Store) mayDelete(ctx context.Context, q *db.Queries, o *fleet.Object) error {
 	if !o.Kind.Declared().Shared {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -355,7 +356,7 @@ func (p *planner) prune(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	gone := map[fleet.ObjectKind][]*planned{}
+	gone, objects := map[fleet.ObjectKind][]*planned{}, map[*fleet.Object]*planned{}
 	for _, o := range set {
 		if p.declared[o.ObjectKey] != nil || !p.caller.Sees(o.Project) {
 			continue
@@ -368,6 +369,14 @@ func (p *planner) prune(ctx context.Context) error {
 		d.refuse(p.caller.May(p.s.Kinds[o.Kind].Writers))
 		d.refuse(o.CheckOwner(p.s.Region))
 		gone[o.Kind] = append(gone[o.Kind], d)
+		objects[&d.now.Object] = d
+	}
+	refused, err := p.s.Store.MayDelete(ctx, slices.Collect(maps.Keys(objects)))
+	if err != nil {
+		return err
+	}
+	for o, why := range refused {
+		objects[o].refuse(why)
 	}
 	for _, kind := range slices.Backward(p.s.Declared) {
 		p.deletes = append(p.deletes, gone[kind.Kind]...)

@@ -34,6 +34,8 @@ type setStore interface {
 	Copied(ctx context.Context, keys []fleet.ObjectKey) (map[fleet.ObjectKey]plans.Copied, error)
 	// MayDeclare says of each of some objects why the policies over them, as all of them then have them, do not allow it here.
 	MayDeclare(ctx context.Context, all []postgres.Declaring) ([]error, error)
+	// MayDelete says of each of some objects why it is not to be deleted here.
+	MayDelete(ctx context.Context, objects []*fleet.Object) (map[*fleet.Object]error, error)
 	HeldRevisions(ctx context.Context, keys []fleet.ObjectKey) (map[fleet.ObjectKey][]plans.HeldRevision, error)
 	ApplySet(ctx context.Context, name string) ([]fleet.Object, error)
 	WholeBodies(ctx context.Context, hashes []fleet.Hash) (map[fleet.Hash][]byte, error)

@@ -226,7 +226,8 @@ func (q *Queries) LastTemplateGenerations(ctx context.Context, names []string) (
 }
 
 const objectsOfApplySet = `-- name: ObjectsOfApplySet :many
-SELECT o.kind, o.scope, o.name, o.project, o.labels, o.generation, o.resource_version, o.syncing,
+SELECT o.kind, o.scope, o.name, o.project, o.service, o.labels, o.generation, o.resource_version, o.syncing,
+       (CASE WHEN o.kind IN ('organization', 'project', 'service') THEN o.spec ELSE '{}' END)::jsonb AS spec,
        ARRAY(SELECT r.name FROM object_references r
              WHERE r.to_kind = o.kind AND r.to_scope = o.scope AND r.to_name = o.name AND r.kind = o.kind AND r.scope = o.scope)::text[] AS referrers
 FROM objects o
@@ -239,10 +240,12 @@ type ObjectsOfApplySetRow struct {
 	Scope           string
 	Name            string
 	Project         string
+	Service         string
 	Labels          json.RawMessage
 	Generation      int64
 	ResourceVersion int64
 	Syncing         json.RawMessage
+	Spec            json.RawMessage
 	Referrers       []string
 }
 
@@ -261,10 +264,12 @@ func (q *Queries) ObjectsOfApplySet(ctx context.Context, applySet string) ([]Obj
 			&i.Scope,
 			&i.Name,
 			&i.Project,
+			&i.Service,
 			&i.Labels,
 			&i.Generation,
 			&i.ResourceVersion,
 			&i.Syncing,
+			&i.Spec,
 			&i.Referrers,
 		); err != nil {
 			return nil, err

@@ -154,8 +154,8 @@ func heldRevisionOf(r db.HeldRevisionsRow) (HeldRevision, error) {
 	return h, postgres.Failed("read the spec of a revision", json.Unmarshal(r.Spec, &h.Spec))
 }
 
-// ApplySet reads the objects of this region that carry a label of one apply set, without their specs;
-// those that are being deleted are left out. Each comes after those of its kind that refer to it, as they are deleted.
+// ApplySet reads the objects of this region that carry a label of one apply set, without the specs of those that hold no
+// policies; those that are being deleted are left out. Each comes after those of its kind that refer to it, as they are deleted.
 func (s *Store) ApplySet(ctx context.Context, name string) ([]fleet.Object, error) {
 	rows, err := s.Q.ObjectsOfApplySet(ctx, name)
 	referrers, place := make([][]string, len(rows)), make(map[string]int, len(rows))
@@ -171,8 +171,8 @@ func (s *Store) ApplySet(ctx context.Context, name string) ([]fleet.Object, erro
 	for i, at := range order {
 		r := rows[at]
 		out[i] = postgres.ObjectOf(db.Object{
-			Kind: r.Kind, Scope: r.Scope, Name: r.Name, Project: r.Project, Labels: r.Labels,
-			Generation: r.Generation, ResourceVersion: r.ResourceVersion, Syncing: r.Syncing,
+			Kind: r.Kind, Scope: r.Scope, Name: r.Name, Project: r.Project, Service: r.Service, Labels: r.Labels,
+			Generation: r.Generation, ResourceVersion: r.ResourceVersion, Spec: r.Spec, Syncing: r.Syncing,
 		})
 	}
 	return out, postgres.Failed("read an apply set", err)

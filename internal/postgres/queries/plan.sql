@@ -27,7 +27,8 @@ ORDER BY k.site, k.name, n.role, n.name;
 
 -- With those of its kind and scope that refer to each.
 -- name: ObjectsOfApplySet :many
-SELECT o.kind, o.scope, o.name, o.project, o.labels, o.generation, o.resource_version, o.syncing,
+SELECT o.kind, o.scope, o.name, o.project, o.service, o.labels, o.generation, o.resource_version, o.syncing,
+       (CASE WHEN o.kind IN ('organization', 'project', 'service') THEN o.spec ELSE '{}' END)::jsonb AS spec,
        ARRAY(SELECT r.name FROM object_references r
              WHERE r.to_kind = o.kind AND r.to_scope = o.scope AND r.to_name = o.name AND r.kind = o.kind AND r.scope = o.scope)::text[] AS referrers
 FROM objects o
