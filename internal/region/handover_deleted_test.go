@@ -253,37 +253,54 @@ func TestCreatedAgainAfterTheHandOver(t *testing.T) {
 	require.Equal(t, 1, h.lost("eu"))
 }
 
-// M31, M38: a deletion that a restore undid keeps nothing away from those that had heard of it.
-func TestUndoneDeletionKeepsNothingAway(t *testing.T) {
+// M31, M38: an end that a restore undid keeps nothing away from those that had heard of it.
+func TestUndoneEndKeepsNothingAway(t *testing.T) {
 	t.Parallel()
-	h := newHanding(t, "eu", "us", "ap")
-	h.share("eu", line, "eu", "us", "ap")
-	h.agree("the project is shared")
-	h.cut("us", "eu", true)
-	us := h.regions["us"]
-	var last int64
-	require.NoError(t, us.raw.QueryRow(t.Context(), `SELECT max(seq) FROM events`).Scan(&last))
-	us.exec(t, `CREATE TABLE kept AS SELECT * FROM copies`)
-	_, err := h.request("us", "us", true)
-	require.NoError(t, err)
-	h.turn("us claims the project", func() bool { return h.owner("us", "eu", lineKey) == "us 2" && h.owner("ap", "eu", lineKey) == "us 2" }, "us", "ap")
-	w := h.write(lineKey)
-	w.Region = "eu"
-	_, err = us.store.DeleteDeclared(t.Context(), w)
-	require.NoError(t, err)
-	h.turn("ap has heard that it is deleted", func() bool { return h.owner("ap", "eu", lineKey) == "not_found" }, "ap")
+	for name, row := range map[string]struct {
+		end  func(h *handing, w postgres.Write) error
+		lost int
+	}{
+		"deleted": {func(h *handing, w postgres.Write) error {
+			_, err := h.regions["us"].store.DeleteDeclared(h.t.Context(), w)
+			return err
+		}, 1},
+		"removed": {func(h *handing, w postgres.Write) error {
+			policy := &fleet.MultiRegionPolicy{EnabledRegions: []string{"eu", "us"}, DefaultControlRegion: "us"}
+			_, err := h.regions["us"].store.Declare(h.t.Context(), w, fleet.ProjectSpec{HolderSpec: fleet.HolderSpec{MultiRegionPolicy: policy}})
+			return err
+		}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHanding(t, "eu", "us", "ap")
+			h.share("eu", line, "eu", "us", "ap")
+			h.agree("the project is shared")
+			h.cut("us", "eu", true)
+			us := h.regions["us"]
+			var last int64
+			require.NoError(t, us.raw.QueryRow(t.Context(), `SELECT max(seq) FROM events`).Scan(&last))
+			us.exec(t, `CREATE TABLE kept AS SELECT * FROM copies`)
+			_, err := h.request("us", "us", true)
+			require.NoError(t, err)
+			h.turn("us claims the project", func() bool { return h.owner("us", "eu", lineKey) == "us 2" && h.owner("ap", "eu", lineKey) == "us 2" }, "us", "ap")
+			w := h.write(lineKey)
+			w.Region = "eu"
+			require.NoError(t, row.end(h, w))
+			h.turn("ap has it no more", func() bool { return h.owner("ap", "eu", lineKey) == "not_found" }, "ap")
 
-	h.cut("us", "ap", true)
-	for _, sql := range []string{`DELETE FROM copies`, `INSERT INTO copies SELECT * FROM kept`, `DELETE FROM copy_markers`, `DELETE FROM policy_turns`} {
-		us.exec(t, sql)
+			h.cut("us", "ap", true)
+			for _, sql := range []string{`DELETE FROM copies`, `INSERT INTO copies SELECT * FROM kept`, `DELETE FROM copy_markers`, `DELETE FROM policy_turns`} {
+				us.exec(t, sql)
+			}
+			us.exec(t, `DELETE FROM events WHERE seq > $1`, last)
+			us.exec(t, `SELECT setval('events_seq_seq', $1)`, last)
+			_, err = postgres.RaiseEra(t.Context(), us.url, "us")
+			require.NoError(t, err)
+			h.cut("us", "ap", false)
+			h.cut("us", "eu", false)
+			h.turn("ap has the project of eu", func() bool { return h.owner("ap", "eu", lineKey) == "eu 1" }, "ap", "us", "eu")
+			h.agree("all have it")
+			require.Equal(t, row.lost, h.lost("ap"), "a deletion is listed")
+		})
 	}
-	us.exec(t, `DELETE FROM events WHERE seq > $1`, last)
-	us.exec(t, `SELECT setval('events_seq_seq', $1)`, last)
-	_, err = postgres.RaiseEra(t.Context(), us.url, "us")
-	require.NoError(t, err)
-	h.cut("us", "ap", false)
-	h.cut("us", "eu", false)
-	h.turn("ap has the project of eu", func() bool { return h.owner("ap", "eu", lineKey) == "eu 1" }, "ap", "us", "eu")
-	h.agree("all have it")
-	require.Equal(t, 1, h.lost("ap"), "the deletion is listed")
 }

@@ -312,7 +312,7 @@ func listUndone(ctx context.Context, q *db.Queries, peer fleet.RegionName, posit
 	if err := q.ListUndone(ctx, db.ListUndoneParams{Peer: string(peer), FirstNumber: from, LastNumber: last}); err != nil {
 		return postgres.Failed("list what is lost", err)
 	}
-	if err := forgetDeletions(ctx, q, db.DropUndoneMarkersParams{Peer: string(peer), FirstNumber: from, LastNumber: last}); err != nil {
+	if err := forgetEnds(ctx, q, db.DropUndoneMarkersParams{Peer: string(peer), FirstNumber: from, LastNumber: last}); err != nil {
 		return err
 	}
 	waited, err := q.TakeUndone(ctx, db.TakeUndoneParams{Peer: string(peer), FirstNumber: from, LastNumber: last})
@@ -335,11 +335,11 @@ func listUndone(ctx context.Context, q *db.Queries, peer fleet.RegionName, posit
 	return putLost(ctx, q, peer, all)
 }
 
-// forgetDeletions drops the markers of deletions that a restore undid, and compares with all peers: one may have what was deleted.
-func forgetDeletions(ctx context.Context, q *db.Queries, undone db.DropUndoneMarkersParams) error {
+// forgetEnds drops the markers of what a restore undid, and compares with all peers: one may have what had gone.
+func forgetEnds(ctx context.Context, q *db.Queries, undone db.DropUndoneMarkersParams) error {
 	n, err := q.DropUndoneMarkers(ctx, undone)
 	if err != nil || n == 0 {
-		return postgres.Failed("forget deletions that were undone", err)
+		return postgres.Failed("forget ends that were undone", err)
 	}
 	peers, err := q.PeerAllowed(ctx)
 	if err != nil {

@@ -129,7 +129,7 @@ func (q *Queries) DropSync(ctx context.Context, peer string) error {
 }
 
 const dropUndoneMarkers = `-- name: DropUndoneMarkers :execrows
-DELETE FROM copy_markers WHERE owner = $1 AND reason = 'deleted' AND number >= $2 AND number <= $3
+DELETE FROM copy_markers WHERE owner = $1 AND number >= $2 AND number <= $3
 `
 
 type DropUndoneMarkersParams struct {
@@ -138,7 +138,7 @@ type DropUndoneMarkersParams struct {
 	LastNumber  int64
 }
 
-// A deletion of that time keeps nothing away.
+// An end of that time keeps nothing away.
 func (q *Queries) DropUndoneMarkers(ctx context.Context, arg DropUndoneMarkersParams) (int64, error) {
 	result, err := q.db.Exec(ctx, dropUndoneMarkers, arg.Peer, arg.FirstNumber, arg.LastNumber)
 	if err != nil {

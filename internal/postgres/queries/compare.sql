@@ -130,9 +130,9 @@ DELETE FROM lost_writes l USING jsonb_populate_recordset(NULL::copies, @rows::js
 WHERE l.peer = @peer AND l.region = c.region AND l.kind = c.kind AND l.scope = c.scope AND l.name = c.name AND l.reason = 'undone'
   AND l.object ->> 'uid' = c.uid::text AND l.object -> 'spec' = c.spec AND l.object -> 'labels' = c.labels;
 
--- A deletion of that time keeps nothing away.
+-- An end of that time keeps nothing away.
 -- name: DropUndoneMarkers :execrows
-DELETE FROM copy_markers WHERE owner = @peer AND reason = 'deleted' AND number >= @first_number AND number <= @last_number;
+DELETE FROM copy_markers WHERE owner = @peer AND number >= @first_number AND number <= @last_number;
 
 -- What waits of that time waits no more.
 -- name: TakeUndone :many
