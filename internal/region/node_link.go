@@ -14,10 +14,6 @@ import (
 	"github.com/holdfast-io/holdfast/provider"
 )
 
-// linkBack is the longest pause before a node tries to reconnect. The region gives up on a node's replicas soon
-// after the region itself is back (link_there in the database).
-const linkBack = 15 * time.Second
-
 // linkRefused is the pause after the region refused the node: until an operator acts, or the clocks agree again.
 const linkRefused = 30 * time.Second
 
@@ -39,6 +35,12 @@ type nodeLink struct {
 type enrolled interface {
 	Enrolled() <-chan struct{}
 	Key() identity.Key
+}
+
+// reconnect is the longest pause of a node between attempts to reach the region, half as long as it may be silent. The region gives up on
+// its replicas soon after the region itself is back (link_there in the database), and on a task that it does not take for a while.
+func (cfg NodeConfig) reconnect() time.Duration {
+	return max(time.Second, cfg.Timing.Link.HeartbeatTimeout/2)
 }
 
 // whileReplicas stays connected until the replicas that end with the node have ended: the node's last report
@@ -69,7 +71,7 @@ func (n *nodeLink) run(ctx context.Context) error {
 		Token: func(context.Context) (string, error) {
 			return n.agent.Key().Sign(identity.LinkAudience, time.Now())
 		},
-		MaxReconnectAttempts: -1, Backoff: provider.Backoff{Max: linkBack}, Rejoin: true, PeerAddress: n.cfg.Peer, OnSite: n.onSite,
+		MaxReconnectAttempts: -1, Backoff: provider.Backoff{Max: n.cfg.reconnect()}, Rejoin: true, PeerAddress: n.cfg.Peer, OnSite: n.onSite,
 		OnWake: n.gate.Wake, OnState: n.onState,
 	}
 	if n.replicas != nil {

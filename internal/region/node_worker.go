@@ -79,7 +79,9 @@ func dialLink(cfg NodeConfig, tokens nodeTokens, gate *idle.Gate, t *tracer, log
 		ConnectionOptions: client.ConnectionOptions{
 			TLS:           cfg.security,
 			KeepAliveTime: linkAlive, KeepAliveTimeout: linkAlive / 2, // one server may hang while others work
-			DialOptions: []grpc.DialOption{grpc.WithPerRPCCredentials(tokens), grpc.WithChainUnaryInterceptor(gate.Unary, tokens.again)},
+			DialOptions: []grpc.DialOption{
+				grpc.WithPerRPCCredentials(tokens), grpc.WithChainUnaryInterceptor(gate.Unary, tokens.again), redial(cfg.reconnect()),
+			},
 		},
 		WorkerHeartbeatInterval: -1, // the stream reports the node's state
 	})

@@ -15,12 +15,17 @@ import (
 	"go.temporal.io/sdk/client"
 	sdklog "go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/worker"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/pause"
 )
 
 const tryAgain = 500 * time.Millisecond
+
+// temporalBack is the longest pause of a server between attempts to connect to Temporal.
+const temporalBack = 2 * time.Second
 
 // insist repeats a call until it succeeds or the context ends. It logs what it waits for once, and again when the
 // error needs another action.
@@ -72,12 +77,30 @@ func (s *server) dial(access temporalAccess) (client.Client, error) {
 	c, err := client.NewLazyClient(client.Options{
 		HostPort: s.cfg.TemporalAddress, Namespace: s.cfg.TemporalNamespace, Identity: "server." + s.id[:8],
 		Logger: sdklog.NewStructuredLogger(s.log.With("from", "temporal")), Interceptors: traced,
-		Credentials: access.credentials, ConnectionOptions: client.ConnectionOptions{TLS: access.tls},
+		Credentials: access.credentials, ConnectionOptions: client.ConnectionOptions{
+			TLS: access.tls, DialOptions: []grpc.DialOption{redial(temporalBack), grpc.WithChainUnaryInterceptor(patient)},
+		},
 	})
 	if err != nil {
 		return nil, fleet.Errorf(fleet.Invalid, "make a Temporal client: %w", err)
 	}
 	return c, nil
+}
+
+// redial has a connection be tried again after pauses that double up to the longest one. gRPC's own grow to two minutes.
+func redial(longest time.Duration) grpc.DialOption {
+	p := grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: linkAlive}
+	p.Backoff.BaseDelay, p.Backoff.MaxDelay = 200*time.Millisecond, longest
+	return grpc.WithConnectParams(p)
+}
+
+// patient has polls wait until Temporal is there: a worker whose polls fail pauses for up to 10 s, also when Temporal is back.
+func patient(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption) error { //nolint:revive // the shape of grpc.UnaryClientInterceptor
+	switch method {
+	case workflowservice.WorkflowService_PollWorkflowTaskQueue_FullMethodName, workflowservice.WorkflowService_PollActivityTaskQueue_FullMethodName:
+		opts = append([]grpc.CallOption{grpc.WaitForReady(true)}, opts...)
+	}
+	return call(ctx, method, req, reply, cc, opts...)
 }
 
 // reach checks that Temporal has the namespace.

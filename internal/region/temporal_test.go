@@ -5,11 +5,19 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/worker"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
@@ -68,4 +76,42 @@ func TestStartWorker(t *testing.T) {
 		})
 		require.ErrorIs(t, err, context.Canceled)
 	})
+}
+
+// X14: the polls of a server wait until Temporal is back; other calls say at once that it is away.
+func TestPollsWaitForTemporal(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "temporal")
+	conn, err := grpc.NewClient("unix:"+path, grpc.WithTransportCredentials(insecure.NewCredentials()), redial(100*time.Millisecond), grpc.WithChainUnaryInterceptor(patient))
+	require.NoError(t, err)
+	defer func() { _ = conn.Close() }()
+	temporal := workflowservice.NewWorkflowServiceClient(conn)
+	polls := map[string]func() error{
+		"workflows": func() error {
+			_, err := temporal.PollWorkflowTaskQueue(t.Context(), &workflowservice.PollWorkflowTaskQueueRequest{})
+			return err
+		},
+		"activities": func() error {
+			_, err := temporal.PollActivityTaskQueue(t.Context(), &workflowservice.PollActivityTaskQueueRequest{})
+			return err
+		},
+	}
+	ended := make(chan error, len(polls))
+	for _, poll := range polls {
+		go func() { ended <- poll() }()
+	}
+	_, err = temporal.GetSystemInfo(t.Context(), &workflowservice.GetSystemInfoRequest{})
+	require.Equal(t, codes.Unavailable, status.Code(err))
+	_, err = temporal.PollActivityTaskQueue(t.Context(), &workflowservice.PollActivityTaskQueueRequest{}, grpc.WaitForReady(false))
+	require.Equal(t, codes.Unavailable, status.Code(err), "a node hears that Temporal is away")
+
+	listener, err := net.Listen("unix", path)
+	require.NoError(t, err)
+	server := grpc.NewServer()
+	workflowservice.RegisterWorkflowServiceServer(server, workflowservice.UnimplementedWorkflowServiceServer{})
+	defer server.Stop()
+	go func() { _ = server.Serve(listener) }()
+	for range polls {
+		require.Equal(t, codes.Unimplemented, status.Code(<-ended), "it arrived")
+	}
 }

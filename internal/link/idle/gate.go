@@ -6,6 +6,7 @@ package idle
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -85,15 +86,35 @@ const (
 	askRoom = 8 * time.Second
 )
 
+// A poll that finds no region is repeated here, after pauses that double: a worker whose polls fail pauses for up to 10 s, also when the
+// region is back.
+const (
+	againFirst = 200 * time.Millisecond
+	againLast  = 2 * time.Second
+)
+
 // Unary is the gate, as an interceptor of the worker's connection.
 func (g *Gate) Unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption) error { //nolint:revive // the shape of grpc.UnaryClientInterceptor
 	if method != workflowservice.WorkflowService_PollActivityTaskQueue_FullMethodName {
 		return call(ctx, method, req, reply, cc, opts...)
 	}
-	p, err := g.await(ctx)
-	if err != nil || !p.Ask {
-		return err
+	for again := againFirst; ; again = min(2*again, againLast) {
+		p, err := g.await(ctx)
+		if err != nil || !p.Ask {
+			return err
+		}
+		err = g.ask(ctx, p, reply, func(ctx context.Context) error { return call(ctx, method, req, reply, cc, opts...) })
+		if status.Code(err) != codes.Unavailable {
+			return err
+		}
+		if err := wait(ctx, nil, again/2+rand.N(again)); err != nil { //nolint:gosec // jitter is no secret
+			return over(err)
+		}
 	}
+}
+
+// ask polls once.
+func (g *Gate) ask(ctx context.Context, p decide.Poll, reply any, call func(context.Context) error) error {
 	defer g.asked()
 	limited := ctx
 	if p.For > 0 {
@@ -101,7 +122,7 @@ func (g *Gate) Unary(ctx context.Context, method string, req, reply any, cc *grp
 		limited, cancel = context.WithTimeout(ctx, max(p.For, askLeast)+askRoom)
 		defer cancel()
 	}
-	err = call(limited, method, req, reply, cc, opts...)
+	err := call(limited)
 	if status.Code(err) == codes.DeadlineExceeded && ctx.Err() == nil {
 		err = nil // the region is slow; do not poll longer because of that
 	}
@@ -116,12 +137,18 @@ func (g *Gate) await(ctx context.Context) (decide.Poll, error) {
 		if p.Ask {
 			return p, nil
 		}
-		if err := wait(ctx, changed, p.For); errors.Is(err, context.DeadlineExceeded) {
-			return p, nil // an empty answer, as of any long poll
-		} else if err != nil {
-			return p, status.FromContextError(err).Err()
+		if err := wait(ctx, changed, p.For); err != nil {
+			return p, over(err)
 		}
 	}
+}
+
+// over ends a poll with its context: with an empty answer at its deadline, as any long poll.
+func over(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return nil
+	}
+	return status.FromContextError(err).Err()
 }
 
 func (g *Gate) decide() (decide.Poll, <-chan struct{}) {

@@ -2,7 +2,6 @@ package idle
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -70,10 +69,10 @@ func inWorld(t *testing.T, test func(w *world)) {
 	})
 }
 
-// poller is the SDK's: one poll after the other, with a pause after one that failed.
+// poller is the SDK's: one poll after the other, with pauses that double after those that failed.
 func (w *world) poller(ctx context.Context) {
 	defer close(w.done)
-	for ctx.Err() == nil {
+	for again := 200 * time.Millisecond; ctx.Err() == nil; {
 		limited, cancel := context.WithTimeout(ctx, workerPoll)
 		out := &workflowservice.PollActivityTaskQueueResponse{}
 		err := w.Unary(limited, poll, nil, out, nil, w.temporal)
@@ -83,12 +82,15 @@ func (w *world) poller(ctx context.Context) {
 			w.tokens = append(w.tokens, string(out.GetTaskToken()))
 			w.mu.Unlock()
 		}
-		if err != nil {
-			select {
-			case <-ctx.Done():
-			case <-time.After(time.Second):
-			}
+		if err == nil {
+			again = 200 * time.Millisecond
+			continue
 		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(again):
+		}
+		again = min(2*again, 10*time.Second)
 	}
 }
 
@@ -268,12 +270,12 @@ func TestGate(t *testing.T) {
 	t.Run("a wake outlasts an outage of Temporal", func(t *testing.T) {
 		inWorld(t, func(w *world) {
 			w.Connected(term)
-			w.turns(weather{fails: errors.New("Temporal is away")})
+			w.turns(weather{fails: status.Error(codes.Unavailable, "Temporal is away")})
 			w.Wake()
 			w.pass(time.Hour)
 			w.turns(weather{})
 			w.tasks <- "one"
-			w.pass(time.Second)
+			w.pass(2 * againLast)
 			require.Equal(t, []string{"one"}, w.got())
 			w.rests()
 		})
@@ -288,7 +290,7 @@ func TestGate(t *testing.T) {
 	})
 	t.Run("polls that fail without a stream do not keep it awake later", func(t *testing.T) {
 		inWorld(t, func(w *world) {
-			w.turns(weather{fails: errors.New("the link is away")})
+			w.turns(weather{fails: status.Error(codes.Unavailable, "the link is away")})
 			w.pass(time.Hour)
 			require.Positive(t, w.polls.Load())
 			w.turns(weather{})

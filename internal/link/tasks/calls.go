@@ -9,6 +9,7 @@ import (
 	taskqueuepb "go.temporal.io/api/taskqueue/v1"
 	workerpb "go.temporal.io/api/worker/v1"
 	"go.temporal.io/api/workflowservice/v1"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -115,7 +116,7 @@ func (s *Server) PollActivityTaskQueue(ctx context.Context, r *workflowservice.P
 	out, err := s.opt.Upstream.PollActivityTaskQueue(ctx, &workflowservice.PollActivityTaskQueueRequest{
 		Namespace: s.opt.Namespace, Identity: who(node), WorkerInstanceKey: ownKey(node, r.GetWorkerInstanceKey()),
 		TaskQueue: &taskqueuepb.TaskQueue{Name: s.opt.Queue(node), Kind: enumspb.TASK_QUEUE_KIND_NORMAL},
-	})
+	}, grpc.WaitForReady(false)) // the node polls again while it is wanted
 	if err == nil && len(out.GetTaskToken()) > 0 {
 		out.TaskToken = s.wrap(node, out.GetTaskToken())
 		out.WorkflowNamespace = Namespace
