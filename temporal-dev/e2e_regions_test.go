@@ -45,6 +45,7 @@ func startMesh(t *testing.T, count int) *mesh {
 		s := &stack{data: filepath.Join(m.data, name), failpoints: m.failpoints, said: m.said, supervisor: m.supervisor}
 		require.NoError(t, os.MkdirAll(filepath.Join(m.failpoints, name), 0o700))
 		s.connect(t)
+		t.Cleanup(func() { s.dump(t) })
 		m.regions[name] = s
 	}
 	return m

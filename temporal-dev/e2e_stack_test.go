@@ -160,6 +160,11 @@ func (s *stack) dump(t *testing.T) {
 		all, err := pgx.CollectRows(rows, pgx.RowTo[string])
 		t.Logf("%s: %v\n%s", table, err, strings.Join(all, "\n"))
 	}
+	logs, _ := filepath.Glob(filepath.Join(s.data, "logs", "*.log"))
+	for _, path := range logs {
+		text, err := os.ReadFile(path)
+		t.Logf("%s: %v\n%s", path, err, text[max(0, len(text)-16<<10):])
+	}
 	s.stacks(t)
 }
 
