@@ -275,10 +275,24 @@ func TestGate(t *testing.T) {
 			w.pass(time.Hour)
 			w.turns(weather{})
 			w.tasks <- "one"
-			w.pass(2 * againLast)
+			w.pass(againLast + againLast/2)
 			require.Equal(t, []string{"one"}, w.got())
 			w.rests()
 		})
+	})
+	t.Run("a task is taken soon after an outage, whenever that ends", func(t *testing.T) {
+		for outage := time.Minute; outage < 3*time.Minute; outage += time.Second {
+			inWorld(t, func(w *world) {
+				w.Connected(term)
+				w.turns(weather{fails: status.Error(codes.Unavailable, "the region is away")})
+				w.Wake()
+				w.pass(outage)
+				w.turns(weather{})
+				w.tasks <- "one"
+				w.pass(againLast + againLast/2) // the longest pause with its jitter
+				require.Equal(t, []string{"one"}, w.got(), "after %s", outage)
+			})
+		}
 	})
 	t.Run("a region that answers polls too late does not keep it awake", func(t *testing.T) {
 		inWorld(t, func(w *world) {
