@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// M38: what a region that took an object over never had is listed where it is.
+// M38: a state that the new owner of an object never had is lost.
 func TestClaimedLoses(t *testing.T) {
 	t.Parallel()
 	written, later := time.Unix(1, 0), time.Unix(2, 0)
@@ -30,7 +30,7 @@ func TestClaimedLoses(t *testing.T) {
 		was     *fleet.Object
 		deleted bool
 		took    *fleet.TookOver
-		object  *fleet.Object // nil: eu says that it is deleted
+		object  *fleet.Object // nil: eu deleted it
 		same    bool
 		loses   bool
 	}{
@@ -40,7 +40,7 @@ func TestClaimedLoses(t *testing.T) {
 		"mine, and only its syncing was refreshed":          {owner: "us", held: 9, was: refreshed, took: took("us", 5), object: same},
 		"mine, written after that, and deleted there":       {owner: "us", held: 6, was: has(6, later), took: took("us", 5), loses: true},
 		"mine, of which the new owner had no state of mine": {owner: "us", held: 5, was: has(5, written), took: took("ap", 5), object: same, loses: true},
-		"mine, deleted by one that a third may have told":   {owner: "us", held: 5, was: has(5, written), took: took("ap", 5)},
+		"mine, deleted by one that may have it from ap":     {owner: "us", held: 5, was: has(5, written), took: took("ap", 5)},
 		"mine, deleted here after that":                     {owner: "us", held: 6, took: took("us", 5), object: same, loses: true},
 		"mine, and nothing was taken over":                  {owner: "us", held: 5, was: has(5, written), object: same},
 		"mine, and another of the name was made":            {owner: "us", held: 5, was: has(5, written), object: other, loses: true},

@@ -37,8 +37,8 @@ type enrolled interface {
 	Key() identity.Key
 }
 
-// reconnect is the longest pause of a node between attempts to reach the region, half as long as it may be silent. The region gives up on
-// its replicas soon after the region itself is back (link_there in the database), and on a task that it does not take for a while.
+// reconnect is the longest pause of a node between attempts to reach the region: half the heartbeat timeout. Once the region itself is
+// back, it soon gives up on the replicas of a node that is not (link_there in the database), and on tasks that the node does not take.
 func (cfg NodeConfig) reconnect() time.Duration {
 	return max(time.Second, cfg.Timing.Link.HeartbeatTimeout/2)
 }

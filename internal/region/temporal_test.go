@@ -78,7 +78,7 @@ func TestStartWorker(t *testing.T) {
 	})
 }
 
-// X14: the polls of a server wait until Temporal is back; other calls say at once that it is away.
+// The polls of a server wait until Temporal is back; other calls fail at once.
 func TestPollsWaitForTemporal(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "temporal")

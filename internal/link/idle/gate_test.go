@@ -51,7 +51,7 @@ type weather struct {
 
 func (w *world) turns(to weather) { w.weather.Store(&to) }
 
-// inWorld runs a test with a poller that goes on until its end.
+// inWorld runs a test with a poller that polls until the test ends.
 func inWorld(t *testing.T, test func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -208,7 +208,7 @@ func TestGate(t *testing.T) {
 			w.rests()
 		})
 	})
-	t.Run("who works goes on asking, and idles when it is done", func(t *testing.T) {
+	t.Run("a node at work continues to poll, and idles when it is done", func(t *testing.T) {
 		inWorld(t, func(w *world) {
 			w.Connected(term)
 			w.turns(weather{working: true})
@@ -260,7 +260,7 @@ func TestGate(t *testing.T) {
 			require.Equal(t, []string{"one"}, w.got())
 		})
 	})
-	t.Run("a region that wakes nobody is polled all the time", func(t *testing.T) {
+	t.Run("a region that cannot wake nodes is polled all the time", func(t *testing.T) {
 		inWorld(t, func(w *world) {
 			w.Connected(0)
 			w.pass(24*time.Hour + time.Second)

@@ -335,7 +335,8 @@ func listUndone(ctx context.Context, q *db.Queries, peer fleet.RegionName, posit
 	return putLost(ctx, q, peer, all)
 }
 
-// forgetEnds drops the markers of what a restore undid, and compares with all peers: one may have what had gone.
+// forgetEnds drops markers of deletions and removals that a restore undid, and requests comparisons with all peers: one of them may still
+// own the object.
 func forgetEnds(ctx context.Context, q *db.Queries, undone db.DropUndoneMarkersParams) error {
 	n, err := q.DropUndoneMarkers(ctx, undone)
 	if err != nil || n == 0 {

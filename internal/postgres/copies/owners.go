@@ -223,7 +223,7 @@ func (a *applying) passOn(ctx context.Context, key fleet.CopyKey, went fleet.Obj
 	return postgres.SaveShared(ctx, a.q, a.actor(), []postgres.SharedWrite{{Type: "updated", Before: &was, After: &went, Elsewhere: true}})
 }
 
-// noteLost lists what new owners never had.
+// noteLost lists the states that new owners never had.
 func (a *applying) noteLost(changes []fleet.CopyChange) {
 	for _, c := range changes {
 		claimed := decide.Claimed{Self: a.self, Peer: a.peer, Held: a.held[c.Key], Change: c}

@@ -138,7 +138,7 @@ type DropUndoneMarkersParams struct {
 	LastNumber  int64
 }
 
-// An end of that time keeps nothing away.
+// Deletions and removals that were undone must not keep older states away.
 func (q *Queries) DropUndoneMarkers(ctx context.Context, arg DropUndoneMarkersParams) (int64, error) {
 	result, err := q.db.Exec(ctx, dropUndoneMarkers, arg.Peer, arg.FirstNumber, arg.LastNumber)
 	if err != nil {

@@ -130,7 +130,7 @@ DELETE FROM lost_writes l USING jsonb_populate_recordset(NULL::copies, @rows::js
 WHERE l.peer = @peer AND l.region = c.region AND l.kind = c.kind AND l.scope = c.scope AND l.name = c.name AND l.reason = 'undone'
   AND l.object ->> 'uid' = c.uid::text AND l.object -> 'spec' = c.spec AND l.object -> 'labels' = c.labels;
 
--- An end of that time keeps nothing away.
+-- Deletions and removals that were undone must not keep older states away.
 -- name: DropUndoneMarkers :execrows
 DELETE FROM copy_markers WHERE owner = @peer AND number >= @first_number AND number <= @last_number;
 
