@@ -35,11 +35,15 @@ func pollEvery(ctx context.Context, interval, patience time.Duration, try func(c
 	defer cancel()
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
-	for {
+	for last := error(nil); ; {
 		err := try(ctx)
 		if err == nil {
 			return nil
 		}
+		if last != nil && ctx.Err() != nil { // the last attempt was cut off: the one before says why
+			err = last
+		}
+		last = err
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
