@@ -223,21 +223,31 @@ func Loses(change fleet.CopyChange, held HeldCopy) bool {
 type Removals struct {
 	// Accept: an operator accepts all.
 	Accept bool
-	// Left is how many more may be removed, unless this region's own policy explains it.
+	// Left is how many more may be removed without a proof.
 	Left int64
+	// Shown: the owner has an event that is newer than the copy, which its stream would have brought.
+	Shown bool
 	// Explained: by the policy as it is known here, this region has the object no more.
 	Explained func() (bool, error)
 }
 
-// RemovalCap is how many copies one comparison takes away without an operator, for a number of objects: a tenth, and not
+// RemovalCap is how many copies one comparison takes away without a proof or an operator, for a number of objects: a tenth, and not
 // fewer than 100.
 func RemovalCap(objects int64) int64 { return max(objects/10, 100) }
+
+// RemovalWithinCap is the rule by which a removal counts towards the cap.
+const RemovalWithinCap = "within_cap"
 
 // Remove decides whether a comparison takes a copy away, and names the rule. What the owner never knew waits for an
 // operator: the owner may have lost it.
 func Remove(end fleet.CopyEnd, r Removals) (CopyStep, string, error) {
-	if r.Accept || end != fleet.CopyUnknown && r.Left > 0 {
-		return CopyEnd, "gone", nil
+	switch {
+	case r.Accept:
+		return CopyEnd, "accepted", nil
+	case end != fleet.CopyUnknown && r.Shown:
+		return CopyEnd, "shown", nil
+	case end != fleet.CopyUnknown && r.Left > 0:
+		return CopyEnd, RemovalWithinCap, nil
 	}
 	explained, err := r.Explained()
 	switch {

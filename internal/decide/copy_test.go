@@ -193,23 +193,30 @@ func TestEnded(t *testing.T) {
 // M33: a comparison takes away only so much by itself.
 func TestRemove(t *testing.T) {
 	t.Parallel()
+	const none, explained, accepted = "", "explained", "accepted"
 	for name, c := range map[string]struct {
-		end       fleet.CopyEnd
-		accept    bool
-		left      int64
-		explained bool
-		step      decide.CopyStep
-		rule      string
+		end   fleet.CopyEnd
+		why   string
+		left  int64
+		shown bool
+		step  decide.CopyStep
+		rule  string
 	}{
-		"gone":                       {fleet.CopyDeleted, false, 1, false, decide.CopyEnd, "gone"},
-		"too many":                   {fleet.CopyDeleted, false, 0, false, decide.CopyRefuse, "above_cap"},
-		"too many, accepted":         {fleet.CopyDeleted, true, 0, false, decide.CopyEnd, "gone"},
-		"too many, by the policy":    {fleet.CopyRemoved, false, 0, true, decide.CopyEnd, "explained"},
-		"never known":                {fleet.CopyUnknown, false, 1, false, decide.CopyRefuse, "never_known"},
-		"never known, accepted":      {fleet.CopyUnknown, true, 0, false, decide.CopyEnd, "gone"},
-		"never known, by the policy": {fleet.CopyUnknown, false, 1, true, decide.CopyEnd, "explained"},
+		"gone":                       {fleet.CopyDeleted, none, 1, false, decide.CopyEnd, decide.RemovalWithinCap},
+		"too many":                   {fleet.CopyDeleted, none, 0, false, decide.CopyRefuse, "above_cap"},
+		"too many, undone":           {fleet.CopyUndone, none, 0, false, decide.CopyRefuse, "above_cap"},
+		"too many, by an event":      {fleet.CopyDeleted, none, 0, true, decide.CopyEnd, "shown"},
+		"by an event":                {fleet.CopyDeleted, none, 1, true, decide.CopyEnd, "shown"},
+		"too many, accepted":         {fleet.CopyDeleted, accepted, 0, false, decide.CopyEnd, "accepted"},
+		"too many, by the policy":    {fleet.CopyRemoved, explained, 0, false, decide.CopyEnd, "explained"},
+		"never known":                {fleet.CopyUnknown, none, 1, false, decide.CopyRefuse, "never_known"},
+		"never known, of no event":   {fleet.CopyUnknown, none, 1, true, decide.CopyRefuse, "never_known"},
+		"never known, accepted":      {fleet.CopyUnknown, accepted, 0, false, decide.CopyEnd, "accepted"},
+		"never known, by the policy": {fleet.CopyUnknown, explained, 1, false, decide.CopyEnd, "explained"},
 	} {
-		step, rule, err := decide.Remove(c.end, decide.Removals{Accept: c.accept, Left: c.left, Explained: func() (bool, error) { return c.explained, nil }})
+		step, rule, err := decide.Remove(c.end, decide.Removals{
+			Accept: c.why == accepted, Left: c.left, Shown: c.shown, Explained: func() (bool, error) { return c.why == explained, nil },
+		})
 		require.NoError(t, err, name)
 		require.Equal(t, c.step, step, name)
 		require.Equal(t, c.rule, rule, name)

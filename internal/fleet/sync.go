@@ -71,7 +71,7 @@ type SyncPlace struct {
 	At      int64
 	Accept  bool  // the operator accepts all removals
 	Objects int64 // in the region that has more, when the comparison began
-	Removed int64
+	Unshown int64 // removed without an event of the owner that is newer, or a policy
 	// Position is how far the peer's stream was followed.
 	Position string
 }

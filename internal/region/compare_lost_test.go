@@ -60,23 +60,38 @@ func TestCompareSurplus(t *testing.T) {
 	require.Zero(t, m.compare(questions{mesh: m, self: "us"}, "eu").Differed)
 }
 
-// M33: an owner that lost most of its objects does not empty other regions; what the local policy explains goes.
+// M33: an owner that lost most of its objects does not empty other regions; what it deleted, or the local policy explains, goes.
 func TestCompareCap(t *testing.T) {
 	t.Parallel()
 	m := stand(t, 150)
-	for i := range 130 {
-		m.remove("eu", poolKey(i))
-	}
+	eu := m.regions["eu"]
+	eu.exec(t, `CREATE TABLE last AS SELECT min(seq) - 1 AS seq FROM events WHERE kind = 'pool'`)
+	eu.exec(t, `DELETE FROM objects WHERE kind = 'pool'`)
+	eu.exec(t, `DELETE FROM events WHERE seq > (SELECT seq FROM last)`)
+	_, err := postgres.RaiseEra(t.Context(), eu.url, "eu")
+	require.NoError(t, err)
 	m.ask("us", "eu", false)
 	turn := m.compare(questions{mesh: m, self: "us"}, "eu")
 	require.EqualValues(t, 100, turn.Removed)
-	require.EqualValues(t, 30, turn.Waiting)
+	require.EqualValues(t, 50, turn.Waiting)
 	aside := m.setAside("us", "eu")
-	require.Len(t, aside, 30)
+	require.Len(t, aside, 50)
 	require.Equal(t, []string{"above_cap"}, slices.Compact(slices.Collect(maps.Values(aside))))
 	m.ask("us", "eu", true)
-	require.EqualValues(t, 30, m.compare(questions{mesh: m, self: "us"}, "eu").Removed)
+	require.EqualValues(t, 50, m.compare(questions{mesh: m, self: "us"}, "eu").Removed)
 	require.Equal(t, m.owed("us"), m.held("us"))
+
+	t.Run("deleted", func(t *testing.T) {
+		t.Parallel()
+		m := stand(t, 150)
+		for i := range 130 {
+			m.remove("eu", poolKey(i))
+		}
+		m.ask("us", "eu", false)
+		require.EqualValues(t, 130, m.compare(questions{mesh: m, self: "us"}, "eu").Removed)
+		require.Empty(t, m.setAside("us", "eu"))
+		require.Equal(t, m.owed("us"), m.held("us"))
+	})
 
 	t.Run("explained", func(t *testing.T) {
 		t.Parallel()

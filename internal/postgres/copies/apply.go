@@ -96,6 +96,7 @@ type applying struct {
 	group, all outcome
 	doubtful   []fleet.CopyAsked
 	removed    int64 // copies that were here
+	unshown    int64 // those of them that count towards the cap
 	lost       []lost
 	done       fleet.CopiesApplied
 }

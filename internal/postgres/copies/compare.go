@@ -185,7 +185,7 @@ func (s *Store) ApplyCompared(ctx context.Context, in fleet.ComparedSet) (fleet.
 		if err != nil {
 			return err
 		}
-		a.compared = &decide.Removals{Accept: at.Accept, Left: decide.RemovalCap(at.Objects) - at.Removed}
+		a.compared = &decide.Removals{Accept: at.Accept, Left: decide.RemovalCap(at.Objects) - at.Unshown}
 		if err := a.run(ctx, in.Changes); err != nil {
 			return err
 		}
@@ -196,7 +196,7 @@ func (s *Store) ApplyCompared(ctx context.Context, in fleet.ComparedSet) (fleet.
 		out = fleet.ComparedApplied{SyncCounts: counts, Doubtful: a.doubtful, Rivals: a.done.Rivals}
 		return postgres.Failed("move the comparison", q.MoveSync(ctx, db.MoveSyncParams{
 			Peer: string(in.Place.Peer), At: in.To, Compared: counts.Compared, Differed: counts.Differed, Written: counts.Written,
-			Removed: counts.Removed, Lost: counts.Lost, Waiting: counts.Waiting,
+			Removed: counts.Removed, Unshown: a.unshown, Lost: counts.Lost, Waiting: counts.Waiting,
 		}))
 	})
 	return out, err
@@ -209,7 +209,8 @@ func (a *applying) remove(ctx context.Context, c fleet.CopyChange) (decide.CopyS
 		return decide.CopyEnd, "gone", nil
 	}
 	bound := *a.compared
-	bound.Left -= a.removed
+	bound.Left -= a.unshown
+	bound.Shown = c.Version.Newer(a.held[c.Key].Version)
 	bound.Explained = func() (bool, error) {
 		governed, err := a.s.Govern(ctx, a.q, &held)
 		if err != nil {
@@ -222,6 +223,9 @@ func (a *applying) remove(ctx context.Context, c fleet.CopyChange) (decide.CopyS
 	step, rule, err := decide.Remove(c.End, bound)
 	if step == decide.CopyEnd {
 		a.removed++
+	}
+	if rule == decide.RemovalWithinCap {
+		a.unshown++
 	}
 	return step, rule, err
 }

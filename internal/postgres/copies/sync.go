@@ -126,7 +126,7 @@ func (s *Store) syncPlace(ctx context.Context, q *db.Queries, peer fleet.RegionN
 
 func placeOf(r db.RegionSync) fleet.SyncPlace {
 	return fleet.SyncPlace{
-		Peer: fleet.RegionName(r.Peer), Pass: r.Pass, Bits: int(r.Bits), At: r.At, Accept: r.Accepting, Objects: r.Objects, Removed: r.Removed,
+		Peer: fleet.RegionName(r.Peer), Pass: r.Pass, Bits: int(r.Bits), At: r.At, Accept: r.Accepting, Objects: r.Objects, Unshown: r.Unshown,
 	}
 }
 

@@ -200,7 +200,7 @@ func (q *Queries) FindUndone(ctx context.Context, arg FindUndoneParams) error {
 }
 
 const getSync = `-- name: GetSync :one
-SELECT peer, wanted, pass, accepting, bits, at, objects, compared, differed, written, removed, lost, waiting, wanted_at, started_at, moved_at, ended_at, completed_at FROM region_syncs WHERE peer = $1 FOR UPDATE
+SELECT peer, wanted, pass, accepting, bits, at, objects, compared, differed, written, removed, lost, waiting, wanted_at, started_at, moved_at, ended_at, completed_at, unshown FROM region_syncs WHERE peer = $1 FOR UPDATE
 `
 
 func (q *Queries) GetSync(ctx context.Context, peer string) (RegionSync, error) {
@@ -225,6 +225,7 @@ func (q *Queries) GetSync(ctx context.Context, peer string) (RegionSync, error) 
 		&i.MovedAt,
 		&i.EndedAt,
 		&i.CompletedAt,
+		&i.Unshown,
 	)
 	return i, err
 }
@@ -541,8 +542,8 @@ func (q *Queries) MoveOwn(ctx context.Context, arg MoveOwnParams) error {
 
 const moveSync = `-- name: MoveSync :exec
 UPDATE region_syncs SET at = $1, compared = compared + $2, differed = differed + $3, written = written + $4,
-    removed = removed + $5, lost = lost + $6, waiting = waiting + $7, moved_at = now()
-WHERE peer = $8
+    removed = removed + $5, unshown = unshown + $6, lost = lost + $7, waiting = waiting + $8, moved_at = now()
+WHERE peer = $9
 `
 
 type MoveSyncParams struct {
@@ -551,6 +552,7 @@ type MoveSyncParams struct {
 	Differed int64
 	Written  int64
 	Removed  int64
+	Unshown  int64
 	Lost     int64
 	Waiting  int64
 	Peer     string
@@ -563,6 +565,7 @@ func (q *Queries) MoveSync(ctx context.Context, arg MoveSyncParams) error {
 		arg.Differed,
 		arg.Written,
 		arg.Removed,
+		arg.Unshown,
 		arg.Lost,
 		arg.Waiting,
 		arg.Peer,
@@ -812,7 +815,7 @@ func (q *Queries) SplitSync(ctx context.Context, arg SplitSyncParams) (int64, er
 }
 
 const startSync = `-- name: StartSync :exec
-UPDATE region_syncs SET pass = wanted, bits = 0, at = 0, objects = 0, compared = 0, differed = 0, written = 0, removed = 0, lost = 0, waiting = 0,
+UPDATE region_syncs SET pass = wanted, bits = 0, at = 0, objects = 0, compared = 0, differed = 0, written = 0, removed = 0, unshown = 0, lost = 0, waiting = 0,
     started_at = now(), moved_at = now(), ended_at = NULL
 WHERE peer = $1
 `
@@ -853,7 +856,7 @@ func (q *Queries) SyncReady(ctx context.Context, arg SyncReadyParams) (bool, err
 }
 
 const syncs = `-- name: Syncs :many
-SELECT peer, wanted, pass, accepting, bits, at, objects, compared, differed, written, removed, lost, waiting, wanted_at, started_at, moved_at, ended_at, completed_at FROM region_syncs ORDER BY peer
+SELECT peer, wanted, pass, accepting, bits, at, objects, compared, differed, written, removed, lost, waiting, wanted_at, started_at, moved_at, ended_at, completed_at, unshown FROM region_syncs ORDER BY peer
 `
 
 func (q *Queries) Syncs(ctx context.Context) ([]RegionSync, error) {
@@ -884,6 +887,7 @@ func (q *Queries) Syncs(ctx context.Context) ([]RegionSync, error) {
 			&i.MovedAt,
 			&i.EndedAt,
 			&i.CompletedAt,
+			&i.Unshown,
 		); err != nil {
 			return nil, err
 		}

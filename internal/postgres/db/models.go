@@ -775,6 +775,7 @@ type RegionSync struct {
 	MovedAt     *time.Time
 	EndedAt     *time.Time
 	CompletedAt *time.Time
+	Unshown     int64
 }
 
 type Renounced struct {

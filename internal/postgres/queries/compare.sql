@@ -85,7 +85,7 @@ FROM region_syncs s WHERE s.peer = @peer;
 SELECT * FROM region_syncs ORDER BY peer;
 
 -- name: StartSync :exec
-UPDATE region_syncs SET pass = wanted, bits = 0, at = 0, objects = 0, compared = 0, differed = 0, written = 0, removed = 0, lost = 0, waiting = 0,
+UPDATE region_syncs SET pass = wanted, bits = 0, at = 0, objects = 0, compared = 0, differed = 0, written = 0, removed = 0, unshown = 0, lost = 0, waiting = 0,
     started_at = now(), moved_at = now(), ended_at = NULL
 WHERE peer = @peer;
 
@@ -94,7 +94,7 @@ UPDATE region_syncs SET bits = @bits, objects = @objects, at = 0, moved_at = now
 
 -- name: MoveSync :exec
 UPDATE region_syncs SET at = @at, compared = compared + @compared, differed = differed + @differed, written = written + @written,
-    removed = removed + @removed, lost = lost + @lost, waiting = waiting + @waiting, moved_at = now()
+    removed = removed + @removed, unshown = unshown + @unshown, lost = lost + @lost, waiting = waiting + @waiting, moved_at = now()
 WHERE peer = @peer;
 
 -- name: EndSync :exec
