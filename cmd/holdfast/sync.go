@@ -18,7 +18,7 @@ func (c *cli) newSyncCommand() *cobra.Command {
 
 const syncLong = `Compare what this region has of a peer's objects with the peer, and repair what differs. This also
 happens when a server starts, after a place in the peer's stream was of no use, and on a schedule. What the
-peer never knew, and removals beyond a tenth of all copies, wait for an operator
+peer never knew, and removals beyond a tenth of all copies that it has no event of, wait for an operator
 ("holdfast sync quarantine NAME"), who accepts them with --accept-removals.`
 
 func (c *cli) newSyncNowCommand() *cobra.Command {

@@ -477,6 +477,7 @@ type NodeDigest struct {
 	After      int64
 	Marks      *string
 	At         time.Time
+	Asked      bool
 }
 
 type NodeDrain struct {

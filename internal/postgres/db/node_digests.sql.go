@@ -11,10 +11,10 @@ import (
 )
 
 const countReport = `-- name: CountReport :exec
-UPDATE node_digests SET reports = reports + 1 WHERE node = $1
+UPDATE node_digests SET reports = reports + 1, asked = false WHERE node = $1
 `
 
-// A report makes the digest before it void.
+// A report makes the digest before it void, and answers a request.
 func (q *Queries) CountReport(ctx context.Context, node string) error {
 	_, err := q.db.Exec(ctx, countReport, node)
 	return err
@@ -22,7 +22,7 @@ func (q *Queries) CountReport(ctx context.Context, node string) error {
 
 const digestsWithRows = `-- name: DigestsWithRows :many
 WITH differing AS MATERIALIZED (
-    SELECT d.node, d.connection, d.era, d.version, d.reports, d.after, d.marks, d.at FROM (SELECT w.node, w.connection, w.era, w.version, w.reports, w.after, w.marks, w.at FROM node_digests w WHERE hashtext(w.node)::bigint >= $1::bigint AND hashtext(w.node)::bigint < $2::bigint OFFSET 0) d
+    SELECT d.node, d.connection, d.era, d.version, d.reports, d.after, d.marks, d.at, d.asked FROM (SELECT w.node, w.connection, w.era, w.version, w.reports, w.after, w.marks, w.at, w.asked FROM node_digests w WHERE hashtext(w.node)::bigint >= $1::bigint AND hashtext(w.node)::bigint < $2::bigint OFFSET 0) d
     WHERE d.node > $3::text AND d.marks IS NOT NULL
       AND d.marks <> array_to_string(ARRAY(
           SELECT concat(x.id, ' ', x.revision, ' ', x.process_version, ' ', encode(substr(x.definition, 1, 8), 'hex'),
@@ -30,7 +30,7 @@ WITH differing AS MATERIALIZED (
                              WHEN x.unready THEN E' running HEALTHY unready\n' ELSE E' running HEALTHY\n' END)
           FROM replicas x WHERE x.node = d.node AND x.ended_at IS NULL ORDER BY x.id COLLATE "C"), '')
     ORDER BY d.node LIMIT $4)
-SELECT d.node, d.era, d.version, d.reports, d.after, d.marks::text AS marks, d.at, g.era AS region_era, coalesce(s.version, 0)::bigint AS set_version,
+SELECT d.node, d.era, d.version, d.reports, d.after, d.asked, d.marks::text AS marks, d.at, g.era AS region_era, coalesce(s.version, 0)::bigint AS set_version,
        EXISTS (SELECT 1 FROM connections c WHERE c.id = d.connection AND c.ended_at IS NULL OFFSET 0)::boolean AS connected,
        r.ids::text[] AS ids, r.revisions::bigint[] AS revisions, r.process_versions::bigint[] AS process_versions, r.definitions::text[] AS definitions,
        r.phases::text[] AS phases, r.healths::text[] AS healths, r.unreadies::boolean[] AS unreadies, r.states::text[] AS states, r.losts::boolean[] AS losts, l.listed::text[] AS listed
@@ -62,6 +62,7 @@ type DigestsWithRowsRow struct {
 	Version         int64
 	Reports         int64
 	After           int64
+	Asked           bool
 	Marks           string
 	At              time.Time
 	RegionEra       int64
@@ -101,6 +102,7 @@ func (q *Queries) DigestsWithRows(ctx context.Context, arg DigestsWithRowsParams
 			&i.Version,
 			&i.Reports,
 			&i.After,
+			&i.Asked,
 			&i.Marks,
 			&i.At,
 			&i.RegionEra,
@@ -144,7 +146,7 @@ INSERT INTO node_digests AS d (node, connection, era, version, marks)
 SELECT c.node, c.id, $1, $2, $3::text FROM connections c
 WHERE c.id = $4 AND c.node = $5::text AND c.ended_at IS NULL FOR SHARE
 ON CONFLICT (node) DO UPDATE SET connection = excluded.connection, era = excluded.era, version = excluded.version,
-    after = d.reports, marks = excluded.marks, at = now()
+    after = d.reports, marks = excluded.marks, at = now(), asked = d.asked AND d.connection = excluded.connection
 `
 
 type KeepDigestParams struct {
@@ -186,7 +188,7 @@ func (q *Queries) OldestDigest(ctx context.Context) (float64, error) {
 
 const requestReports = `-- name: RequestReports :exec
 WITH asked AS (
-    UPDATE node_digests x SET marks = NULL WHERE x.node = ANY(ARRAY(
+    UPDATE node_digests x SET marks = NULL, asked = true WHERE x.node = ANY(ARRAY(
         SELECT d.node FROM node_digests d
         JOIN (SELECT unnest($1::text[]) AS node, unnest($2::timestamptz[]) AS at) u ON u.node = d.node AND u.at = d.at
         ORDER BY d.node FOR UPDATE OF d))

@@ -44,7 +44,7 @@ type ComparedDigests struct {
 	// Last is the last node of the page, "" if no page follows.
 	Last string
 	// Looked counts the nodes that were compared replica by replica: all others are equal and healthy. Drift counts the
-	// differences; Asked are the nodes that were requested to report.
+	// differences, not again while a node has not answered; Asked are the nodes that were requested to report.
 	Looked int
 	Drift  fleet.Drift
 	Asked  []fleet.NodeName
@@ -79,8 +79,10 @@ func (s *Store) CompareDigests(ctx context.Context, in NodeShard, after string, 
 		if !drift.Any() {
 			continue
 		}
-		for kind, n := range drift {
-			out.Drift[kind] += n
+		if !r.Asked {
+			for kind, n := range drift {
+				out.Drift[kind] += n
+			}
 		}
 		ask.Nodes, ask.Ats, out.Asked = append(ask.Nodes, r.Node), append(ask.Ats, r.At), append(out.Asked, fleet.NodeName(r.Node))
 	}

@@ -156,6 +156,30 @@ func replacedByName(t *testing.T, b synced, id fleet.ReplicaID) {
 	require.Equal(t, 2, live, "another takes its place")
 }
 
+// F66: what differs is counted once, and asked for until the node answers.
+func TestDriftIsCountedOnce(t *testing.T) {
+	t.Parallel()
+	b := settled(t)
+	b.Exec(`UPDATE replicas SET revision = revision + 7 WHERE node = $1`, nodeA)
+	believed := b.believes(nodeA)
+	differs := func(r *fleet.ReplicasReport) {
+		for i := range r.Replicas {
+			r.Replicas[i].Revision -= 7
+		}
+	}
+	compared := func(n int, what string) {
+		b.digests(nodeA, differs)
+		drift, asked := b.drift()
+		require.Equal(t, n, drift[fleet.DriftVersion], what)
+		require.Equal(t, []fleet.NodeName{nodeA}, asked, what)
+	}
+	compared(1, "first")
+	compared(0, "it has not answered")
+	believed.Replicas = nil
+	b.reports(believed)
+	compared(1, "it answered, and it still differs")
+}
+
 // F25: what a node lost is created again.
 func TestMissingIsReplaced(t *testing.T) {
 	t.Parallel()

@@ -6,11 +6,11 @@ INSERT INTO node_digests AS d (node, connection, era, version, marks)
 SELECT c.node, c.id, @era, @version, @marks::text FROM connections c
 WHERE c.id = @connection AND c.node = @node::text AND c.ended_at IS NULL FOR SHARE
 ON CONFLICT (node) DO UPDATE SET connection = excluded.connection, era = excluded.era, version = excluded.version,
-    after = d.reports, marks = excluded.marks, at = now();
+    after = d.reports, marks = excluded.marks, at = now(), asked = d.asked AND d.connection = excluded.connection;
 
--- A report makes the digest before it void.
+-- A report makes the digest before it void, and answers a request.
 -- name: CountReport :exec
-UPDATE node_digests SET reports = reports + 1 WHERE node = @node;
+UPDATE node_digests SET reports = reports + 1, asked = false WHERE node = @node;
 
 -- A page of the digests of a shard, a range of hashes, that may differ, each with its node's rows of the same instant. It leaves out those
 -- that are equal line by line, of replicas that are healthy in every column: most are, and nothing can differ there.
@@ -24,7 +24,7 @@ WITH differing AS MATERIALIZED (
                              WHEN x.unready THEN E' running HEALTHY unready\n' ELSE E' running HEALTHY\n' END)
           FROM replicas x WHERE x.node = d.node AND x.ended_at IS NULL ORDER BY x.id COLLATE "C"), '')
     ORDER BY d.node LIMIT @max_rows)
-SELECT d.node, d.era, d.version, d.reports, d.after, d.marks::text AS marks, d.at, g.era AS region_era, coalesce(s.version, 0)::bigint AS set_version,
+SELECT d.node, d.era, d.version, d.reports, d.after, d.asked, d.marks::text AS marks, d.at, g.era AS region_era, coalesce(s.version, 0)::bigint AS set_version,
        EXISTS (SELECT 1 FROM connections c WHERE c.id = d.connection AND c.ended_at IS NULL OFFSET 0)::boolean AS connected,
        r.ids::text[] AS ids, r.revisions::bigint[] AS revisions, r.process_versions::bigint[] AS process_versions, r.definitions::text[] AS definitions,
        r.phases::text[] AS phases, r.healths::text[] AS healths, r.unreadies::boolean[] AS unreadies, r.states::text[] AS states, r.losts::boolean[] AS losts, l.listed::text[] AS listed
@@ -50,7 +50,7 @@ SELECT set_config('enable_bitmapscan', 'off', true);
 -- Requests the complete reports of nodes, at the servers that have their streams. Each digest asks once.
 -- name: RequestReports :exec
 WITH asked AS (
-    UPDATE node_digests x SET marks = NULL WHERE x.node = ANY(ARRAY(
+    UPDATE node_digests x SET marks = NULL, asked = true WHERE x.node = ANY(ARRAY(
         SELECT d.node FROM node_digests d
         JOIN (SELECT unnest(@nodes::text[]) AS node, unnest(@ats::timestamptz[]) AS at) u ON u.node = d.node AND u.at = d.at
         ORDER BY d.node FOR UPDATE OF d))
