@@ -11,7 +11,7 @@ type Pace struct {
 // The pages of a policy. A small one holds up a write beside it for some milliseconds.
 const (
 	PolicyPage      = 500
-	smallPolicyPage = 50
+	smallPolicyPage = 25
 )
 
 // PolicyPace decides on the next page after one that took some time (M36). Where somebody else wrote meanwhile, pages are small and most
