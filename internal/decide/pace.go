@@ -18,7 +18,7 @@ const (
 // of the time is theirs; where nobody does, each page is twice as large as the last one, and a tenth of the time is left.
 func PolicyPace(last Pace, took time.Duration, written int64) Pace {
 	if written > 0 {
-		return Pace{smallPolicyPage, 3 * took}
+		return Pace{smallPolicyPage, 5 * took}
 	}
 	return Pace{min(2*max(last.Objects, smallPolicyPage), PolicyPage), took / 10}
 }

@@ -15,7 +15,7 @@ func TestPolicyPace(t *testing.T) {
 	first := decide.Pace{Objects: decide.PolicyPage}
 	require.Equal(t, decide.Pace{Objects: 500, Pause: time.Millisecond}, decide.PolicyPace(first, 10*time.Millisecond, 0))
 	slow := decide.PolicyPace(first, 10*time.Millisecond, 1)
-	require.Equal(t, decide.Pace{Objects: 25, Pause: 30 * time.Millisecond}, slow)
+	require.Equal(t, decide.Pace{Objects: 25, Pause: 50 * time.Millisecond}, slow)
 	require.Equal(t, slow, decide.PolicyPace(slow, 10*time.Millisecond, 7))
 	var sizes []int
 	for range 5 {
