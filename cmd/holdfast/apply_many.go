@@ -90,7 +90,7 @@ func (ch *changer) applied(s *savedPlan, o api.AppliedObject) {
 	}
 	key := keyOf(o.PlanKey)
 	if o.Problem != nil {
-		fmt.Fprintf(ch.stdout, "%s refused: %s\n", key, clean(problem{*o.Problem}.kind()))
+		fmt.Fprintf(ch.stdout, "%s refused: %s\n", key, clean(problem{Problem: *o.Problem}.kind()))
 		return
 	}
 	text := first(pastOf[o.Action], o.Action)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
 // complain prints an error on stderr: what happened, where, and what to do next.
@@ -26,6 +27,9 @@ func (c *cli) complain(err error) {
 	}
 	p := problemOf(err)
 	fmt.Fprintf(c.stderr, "error: %s: %s\n", clean(p.kind()), cleanLines(p.Detail))
+	if p.Cause != "" {
+		fmt.Fprintf(c.stderr, "  cause: %s\n", cleanLines(p.Cause))
+	}
 	if p.Field != "" {
 		fmt.Fprintf(c.stderr, "  at: %s\n", clean(p.Field))
 	}
@@ -35,7 +39,11 @@ func (c *cli) complain(err error) {
 }
 
 // problem is an error in the form of the API contract, from the region or from the command line.
-type problem struct{ api.Problem }
+type problem struct {
+	api.Problem
+	// Cause is what the database of a region said to a command that uses it directly.
+	Cause string `json:"cause,omitempty"`
+}
 
 // kind is the last word of the type.
 func (p problem) kind() string {
@@ -51,15 +59,15 @@ func problemOf(err error) problem {
 	var usage *usageError
 	switch {
 	case errors.As(err, &usage):
-		return problem{api.ProblemOf(&fleet.Error{
+		return problem{Problem: api.ProblemOf(&fleet.Error{
 			Kind: fleet.Invalid, Message: usage.Error(), Hint: "see holdfast --help",
 		})}
 	case errors.Is(err, context.DeadlineExceeded) && !isKnown(err):
-		return problem{ownProblem("timeout", "timed out after --timeout")}
+		return problem{Problem: ownProblem("timeout", "timed out after --timeout")}
 	case errors.Is(err, context.Canceled) && !isKnown(err):
-		return problem{ownProblem("interrupted", "interrupted; operations that were started continue")}
+		return problem{Problem: ownProblem("interrupted", "interrupted; operations that were started continue")}
 	}
-	return problem{api.ProblemOf(err)}
+	return problem{Problem: api.ProblemOf(err), Cause: postgres.Cause(err)}
 }
 
 // ownProblem is one that only a command line can have.

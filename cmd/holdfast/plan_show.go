@@ -48,7 +48,7 @@ func (c *cli) showPlan(p api.Plan) error {
 func (p planPicture) object(o api.PlanObject) {
 	switch {
 	case o.Problem != nil:
-		p.line(0, "!", refusedColour, fmt.Sprintf("%s refused: %s", clean(keyOf(o.PlanKey).String()), clean(problem{*o.Problem}.kind())))
+		p.line(0, "!", refusedColour, fmt.Sprintf("%s refused: %s", clean(keyOf(o.PlanKey).String()), clean(problem{Problem: *o.Problem}.kind())))
 		return
 	case o.Action == api.PlanUnchanged:
 		return

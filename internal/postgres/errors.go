@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -67,6 +69,19 @@ func kindOf(err error) fleet.Kind {
 		return fleet.Unavailable // connection, shutdown, resources
 	}
 	return fleet.Internal
+}
+
+// Cause is what Postgres said of an error, or why it was not reached; "" if neither is known. It is for those who may read the database:
+// answers of the API leave it out.
+func Cause(err error) string {
+	if pg := new(pgconn.PgError); errors.As(err, &pg) {
+		return fmt.Sprintf("%s (SQLSTATE %s)", pg.Message, pg.Code)
+	}
+	if connect := new(pgconn.ConnectError); errors.As(err, &connect) {
+		lines := strings.Split(connect.Error(), "\n\t") // one for each address, which is tried with and without TLS
+		return strings.Join(slices.Compact(lines), " ")
+	}
+	return ""
 }
 
 // NoRows reports whether a query found no row.
