@@ -225,8 +225,6 @@ type Removals struct {
 	Accept bool
 	// Left is how many more may be removed without a proof.
 	Left int64
-	// Shown: the owner has an event that is newer than the copy, which its stream would have brought.
-	Shown bool
 	// Explained: by the policy as it is known here, this region has the object no more.
 	Explained func() (bool, error)
 }
@@ -238,15 +236,15 @@ func RemovalCap(objects int64) int64 { return max(objects/10, 100) }
 // RemovalWithinCap is the rule by which a removal counts towards the cap.
 const RemovalWithinCap = "within_cap"
 
-// Remove decides whether a comparison takes a copy away, and names the rule. What the owner never knew waits for an
-// operator: the owner may have lost it.
-func Remove(end fleet.CopyEnd, r Removals) (CopyStep, string, error) {
+// Remove decides whether a comparison takes a copy away, and names the rule. An end that is newer than the copy is by an event of the
+// owner, which its stream would have brought. What the owner never knew waits for an operator: the owner may have lost it.
+func Remove(c fleet.CopyChange, held HeldCopy, r Removals) (CopyStep, string, error) {
 	switch {
 	case r.Accept:
 		return CopyEnd, "accepted", nil
-	case end != fleet.CopyUnknown && r.Shown:
+	case c.End != fleet.CopyUnknown && c.Version.Newer(held.Version):
 		return CopyEnd, "shown", nil
-	case end != fleet.CopyUnknown && r.Left > 0:
+	case c.End != fleet.CopyUnknown && r.Left > 0:
 		return CopyEnd, RemovalWithinCap, nil
 	}
 	explained, err := r.Explained()
@@ -255,7 +253,7 @@ func Remove(end fleet.CopyEnd, r Removals) (CopyStep, string, error) {
 		return CopyRefuse, "", err
 	case explained:
 		return CopyEnd, "explained", nil
-	case end == fleet.CopyUnknown:
+	case c.End == fleet.CopyUnknown:
 		return CopyRefuse, "never_known", nil
 	}
 	return CopyRefuse, "above_cap", nil

@@ -214,8 +214,13 @@ func TestRemove(t *testing.T) {
 		"never known, accepted":      {fleet.CopyUnknown, accepted, 0, false, decide.CopyEnd, "accepted"},
 		"never known, by the policy": {fleet.CopyUnknown, explained, 1, false, decide.CopyEnd, "explained"},
 	} {
-		step, rule, err := decide.Remove(c.end, decide.Removals{
-			Accept: c.why == accepted, Left: c.left, Shown: c.shown, Explained: func() (bool, error) { return c.why == explained, nil },
+		ended := fleet.CopyChange{End: c.end, Version: fleet.CopyVersion{OwnerEpoch: 1, Number: 5}}
+		held := decide.HeldCopy{Known: true, Version: ended.Version}
+		if c.shown {
+			ended.Version.Number = 6
+		}
+		step, rule, err := decide.Remove(ended, held, decide.Removals{
+			Accept: c.why == accepted, Left: c.left, Explained: func() (bool, error) { return c.why == explained, nil },
 		})
 		require.NoError(t, err, name)
 		require.Equal(t, c.step, step, name)

@@ -210,7 +210,6 @@ func (a *applying) remove(ctx context.Context, c fleet.CopyChange) (decide.CopyS
 	}
 	bound := *a.compared
 	bound.Left -= a.unshown
-	bound.Shown = c.Version.Newer(a.held[c.Key].Version)
 	bound.Explained = func() (bool, error) {
 		governed, err := a.s.Govern(ctx, a.q, &held)
 		if err != nil {
@@ -220,7 +219,7 @@ func (a *applying) remove(ctx context.Context, c fleet.CopyChange) (decide.CopyS
 		err = json.Unmarshal(governed[0].Syncing, &next)
 		return !next.In(a.self), postgres.Failed("compute syncing", err)
 	}
-	step, rule, err := decide.Remove(c.End, bound)
+	step, rule, err := decide.Remove(c, a.held[c.Key], bound)
 	if step == decide.CopyEnd {
 		a.removed++
 	}

@@ -156,7 +156,7 @@ func replacedByName(t *testing.T, b synced, id fleet.ReplicaID) {
 	require.Equal(t, 2, live, "another takes its place")
 }
 
-// F66: what differs is counted once, and asked for until the node answers.
+// F66: what differs is counted once, and asked for until the node answers or connects again.
 func TestDriftIsCountedOnce(t *testing.T) {
 	t.Parallel()
 	b := settled(t)
@@ -175,6 +175,8 @@ func TestDriftIsCountedOnce(t *testing.T) {
 	}
 	compared(1, "first")
 	compared(0, "it has not answered")
+	b.Exec(`UPDATE node_digests SET connection = 'another' WHERE node = $1`, nodeA)
+	compared(1, "it connected again, and will not answer")
 	believed.Replicas = nil
 	b.reports(believed)
 	compared(1, "it answered, and it still differs")
