@@ -1,3 +1,5 @@
+//go:build slow && !race
+
 package lease
 
 import (
@@ -9,7 +11,6 @@ import (
 // X21: each rule of who calls the package, and some of its own, are needed: without one of
 // them the model check finds two actives, or two holders of an epoch.
 func TestModelBites(t *testing.T) {
-	hunt(t)
 	for _, h := range []struct {
 		bad   misuse
 		until int

@@ -4,14 +4,9 @@ import (
 	"flag"
 	"fmt"
 	"hash/maphash"
-	"testing"
-
-	"github.com/stretchr/testify/require"
 )
 
 var worldsMax = flag.Int("lease.worlds", 3_000_000, "give up a hunt of the model check after so many worlds")
-
-var bound = flag.Int("lease.bound", 0, "explore so many more beats than the default of the model check")
 
 // next is one thing that may happen in a world.
 type next struct {
@@ -309,59 +304,4 @@ func budget(of map[fault]int8) (b [faults]int8) {
 		b[f] = n
 	}
 	return b
-}
-
-var hunts = []struct {
-	name   string
-	ttl    int
-	until  int
-	of     map[fault]int8
-	rivals bool
-}{
-	{"rivals", 2, 4, map[fault]int8{cut: 2}, true},
-	{"cuts", 2, 6, map[fault]int8{cut: 3}, false},
-	{"cuts, TTL of three beats", 3, 8, map[fault]int8{cut: 2}, false},
-	{"crashes", 2, 6, map[fault]int8{cut: 1, crash: 1}, false},
-	{"two crashes", 2, 4, map[fault]int8{cut: 1, crash: 2}, false},
-	{"late", 2, 5, map[fault]int8{cut: 1, delay: 1}, false},
-	{"late and lost", 2, 4, map[fault]int8{cut: 1, delay: 1, lose: 1}, false},
-	{"late and twice", 2, 4, map[fault]int8{cut: 1, delay: 1, repeat: 1}, false},
-	{"late after a crash", 2, 3, map[fault]int8{cut: 1, delay: 1, crash: 1}, false},
-	{"paused", 2, 5, map[fault]int8{cut: 1, pause: 2}, false},
-	{"a lost vote", 2, 6, map[fault]int8{cut: 1, wipe: 1}, false},
-	{"a lost vote, and late", 2, 5, map[fault]int8{wipe: 1, delay: 1}, false},
-	{"hand-over", 2, 3, map[fault]int8{cut: 1, handing: 1, crash: 1}, false},
-	{"hand-over, late", 2, 4, map[fault]int8{handing: 1, delay: 1}, false},
-	{"hears nobody", 2, 6, map[fault]int8{deafen: 2, ending: 1}, false},
-	{"given back when it ran out", 2, 5, map[fault]int8{cut: 2, ending: 1}, false},
-	{"given back when it ran out, crash", 2, 4, map[fault]int8{cut: 1, ending: 1, crash: 1}, false},
-	{"given back when it ran out, late", 2, 4, map[fault]int8{cut: 1, ending: 1, delay: 1}, false},
-	{"given back when it ran out, paused", 2, 4, map[fault]int8{cut: 1, ending: 1, pause: 1}, false},
-	{"revoked", 2, 5, map[fault]int8{cut: 1, revoking: 1}, false},
-	{"revoked, crash", 2, 5, map[fault]int8{crash: 1, revoking: 1}, false},
-	{"forced", 2, 5, map[fault]int8{cut: 1, aiming: 2}, false},
-}
-
-// X21, N60: whatever is lost, late, twice, paused, killed or wiped, there are never two
-// actives, epochs rise, and when it is over somebody is active again.
-func TestModel(t *testing.T) {
-	hunt(t)
-	for _, h := range hunts {
-		t.Run(h.name, func(t *testing.T) {
-			t.Parallel()
-			worlds, calmed := 0, 0
-			e := explore(rules{ttl: h.ttl, until: h.until + *bound, budget: budget(h.of), rivals: h.rivals}, func(m *model, w world) {
-				if worlds++; worlds%97 != 0 {
-					return
-				}
-				calmed++
-				if m.broken == "" && !m.calm(w, 10) {
-					m.fail("nobody holds after 10 TTLs without a fault")
-				}
-			})
-			t.Logf("%d worlds, %d calmed, %d packets found no room, capped %v", len(e.seen), calmed, e.dropped, e.capped)
-			require.Empty(t, e.broken, e.trace)
-			require.False(t, e.capped, "-lease.worlds stops the hunt before its end")
-		})
-	}
 }

@@ -130,7 +130,7 @@ func (h *handing) turn(what string, until func() bool, regions ...fleet.RegionNa
 		for _, r := range regions {
 			h.step(r)
 		}
-		<-time.After(10 * time.Millisecond)
+		<-time.After(50 * time.Millisecond)
 	}
 }
 

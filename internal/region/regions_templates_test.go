@@ -127,7 +127,7 @@ func (m *templateMesh) runs(selves ...fleet.RegionName) {
 	for _, self := range selves {
 		f := &watch.Follower{
 			Now: time.Now, Store: m.regions[self].store, Peers: from{m.mesh, self}, Waiting: m.regions[self].store, Parts: m.sender(self), MaxBody: 32 << 20,
-			Log: slog.New(slog.DiscardHandler), Turn: m.turn, Beat: 20 * time.Millisecond, Silence: 20 * time.Second, Retry: 50 * time.Millisecond,
+			Log: slog.New(slog.DiscardHandler), Turn: m.turn, Beat: 100 * time.Millisecond, Silence: 20 * time.Second, Retry: 50 * time.Millisecond,
 			Rival: func(_ fleet.RegionName, n int) { m.rivals.Add(int64(n)) },
 		}
 		for peer := range m.regions {

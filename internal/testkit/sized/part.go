@@ -1,0 +1,5 @@
+//go:build (!slow || race) && !mutate
+
+package sized
+
+const whole = false

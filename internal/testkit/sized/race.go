@@ -1,5 +1,0 @@
-//go:build race
-
-package sized
-
-const raced = true
