@@ -1,3 +1,5 @@
+//go:build slow
+
 package main
 
 import (
@@ -6,7 +8,6 @@ import (
 	"database/sql"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"net"
@@ -59,42 +60,11 @@ func TestAttackVotes(t *testing.T) {
 	})
 }
 
-// lease is what the region has on record of a site's lease.
-type leaseRow struct {
-	holder          string
-	epoch, promised int64
-	held            bool
-}
-
-func (s *stack) lease(ctx context.Context, site string) (l leaseRow, err error) {
-	err = s.pg.QueryRow(ctx, `SELECT holder, epoch, promised, counter > 0 AND NOT released AND ttl > '0' FROM site_leases WHERE site = $1`, site).
-		Scan(&l.holder, &l.epoch, &l.promised, &l.held)
-	return l, err
-}
-
 // peerAddress is where the region says that a node takes votes.
 func (s *stack) peerAddress(t *testing.T, node string) (address string) {
 	t.Helper()
 	require.NoError(t, s.pg.QueryRow(t.Context(), `SELECT peer_address FROM nodes WHERE name = $1`, node).Scan(&address))
 	return address
-}
-
-// agreed is the lease of a site once the standby granted it too: before, the active may raise its epoch.
-func (s *stack) agreed(t *testing.T, site string) (l leaseRow) {
-	t.Helper()
-	waitFor(t, "both nodes of "+site+" agree", func(ctx context.Context) (err error) {
-		if l, err = s.lease(ctx, site); err != nil || !l.held {
-			return errors.Join(err, errNotYet)
-		}
-		node := peerOf(site, l.holder)
-		state, err := votefile.Load(filepath.Join(s.data, "nodes", node, votefile.Name),
-			votefile.State{Site: fleet.SiteName(site), Node: fleet.NodeName(node)}, votefile.Enrolled)
-		if err == nil && (string(state.Record.Holder) != l.holder || state.Record.Epoch != l.epoch) {
-			err = errNotYet
-		}
-		return err
-	})
-	return l
 }
 
 // voters are the two that a standby may ask beside its own: the region and the active node.

@@ -1,10 +1,11 @@
+//go:build slow
+
 package main
 
 import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,24 +29,6 @@ const (
 
 // cliProgram is the holdfast binary, built once.
 var cliProgram = sync.OnceValues(func() (string, error) { return build("github.com/holdfast-io/holdfast/cmd/holdfast") })
-
-// build makes a program for all tests, which the uids of all projects may run; the system takes it away.
-func build(of string, env ...string) (string, error) {
-	dir, err := os.MkdirTemp("", "holdfast-program-*")
-	if err != nil {
-		return "", err
-	}
-	if err := os.Chmod(dir, 0o755); err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, filepath.Base(of))
-	build := exec.Command("go", "build", "-o", path, of)
-	build.Env = append(os.Environ(), env...)
-	if said, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%w: %s", err, said)
-	}
-	return path, nil
-}
 
 // cli is the holdfast binary, as an operator of the region calls it.
 type cli struct {

@@ -1,3 +1,5 @@
+//go:build slow
+
 package main
 
 import (
@@ -13,19 +15,6 @@ import (
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
-
-// failover makes a node its site's active one, and waits until it is.
-func (s *stack) failover(t *testing.T, site, to string) {
-	t.Helper()
-	requireSucceeded(t, s.ended(t, s.askFailover(t, site, to).ID))
-}
-
-func (s *stack) askFailover(t *testing.T, site, to string) api.Operation {
-	t.Helper()
-	return s.change(t, "fail "+site+" over", func(ctx context.Context, m api.Mutation) (api.Accepted, error) {
-		return s.api.FailoverSite(ctx, site, api.FailoverRequest{To: to}, m)
-	})
-}
 
 // N7, N38, N45, N47, N60, N64, N75
 func (s *stack) failsOver(t *testing.T) {

@@ -126,3 +126,15 @@ func (s *stack) asleep(t *testing.T) {
 		return err
 	})
 }
+
+// onNode is one node's line of an instance's status.
+func onNode(t *testing.T, status api.InstanceStatus, node string) api.InstanceOnNode {
+	t.Helper()
+	for _, n := range status.Nodes {
+		if n.Node == node {
+			return n
+		}
+	}
+	require.Fail(t, "no such node", "%s in %+v", node, status)
+	return api.InstanceOnNode{}
+}

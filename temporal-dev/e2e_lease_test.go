@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,7 +13,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/lease/votefile"
 )
 
 // holder waits until a node holds a site's lease, and gives it: the active one.
@@ -90,4 +93,48 @@ func fileIs(path, hash string) error {
 		return fmt.Errorf("it has %.12s, wanted is %.12s", got, hash)
 	}
 	return nil
+}
+
+// lease is what the region has on record of a site's lease.
+type leaseRow struct {
+	holder          string
+	epoch, promised int64
+	held            bool
+}
+
+func (s *stack) lease(ctx context.Context, site string) (l leaseRow, err error) {
+	err = s.pg.QueryRow(ctx, `SELECT holder, epoch, promised, counter > 0 AND NOT released AND ttl > '0' FROM site_leases WHERE site = $1`, site).
+		Scan(&l.holder, &l.epoch, &l.promised, &l.held)
+	return l, err
+}
+
+// agreed is the lease of a site once the standby granted it too: before, the active may raise its epoch.
+func (s *stack) agreed(t *testing.T, site string) (l leaseRow) {
+	t.Helper()
+	waitFor(t, "both nodes of "+site+" agree", func(ctx context.Context) (err error) {
+		if l, err = s.lease(ctx, site); err != nil || !l.held {
+			return errors.Join(err, errNotYet)
+		}
+		node := peerOf(site, l.holder)
+		state, err := votefile.Load(filepath.Join(s.data, "nodes", node, votefile.Name),
+			votefile.State{Site: fleet.SiteName(site), Node: fleet.NodeName(node)}, votefile.Enrolled)
+		if err == nil && (string(state.Record.Holder) != l.holder || state.Record.Epoch != l.epoch) {
+			err = errNotYet
+		}
+		return err
+	})
+	return l
+}
+
+// failover makes a node its site's active one, and waits until it is.
+func (s *stack) failover(t *testing.T, site, to string) {
+	t.Helper()
+	requireSucceeded(t, s.ended(t, s.askFailover(t, site, to).ID))
+}
+
+func (s *stack) askFailover(t *testing.T, site, to string) api.Operation {
+	t.Helper()
+	return s.change(t, "fail "+site+" over", func(ctx context.Context, m api.Mutation) (api.Accepted, error) {
+		return s.api.FailoverSite(ctx, site, api.FailoverRequest{To: to}, m)
+	})
 }

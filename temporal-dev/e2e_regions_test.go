@@ -29,67 +29,8 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
-// mesh is several regions under one supervisor.
-type mesh struct {
-	*stack
-	regions map[string]*stack
-}
-
-// startMesh starts joined regions of one site each.
-func startMesh(t *testing.T, count int) *mesh {
-	t.Helper()
-	realOnly(t)
-	m := &mesh{launchStack(t, 1, fmt.Sprintf("--regions=%d", count)), map[string]*stack{}}
-	require.True(t, m.up(), "%s", m.said)
-	for _, name := range regionNames[:count] {
-		s := &stack{data: filepath.Join(m.data, name), failpoints: m.failpoints, said: m.said, supervisor: m.supervisor}
-		require.NoError(t, os.MkdirAll(filepath.Join(m.failpoints, name), 0o700))
-		s.connect(t)
-		t.Cleanup(func() { s.dump(t) })
-		m.regions[name] = s
-	}
-	return m
-}
-
-// status is what a region says of another one; nil if it does not know it.
-func (m *mesh) status(ctx context.Context, at, of string) (*api.RegionStatus, error) {
-	list, err := m.regions[at].api.Objects(ctx, api.KindRegion, "", api.Page{})
-	if err != nil {
-		return nil, err
-	}
-	for _, o := range list.Items {
-		if o.Name == of {
-			var status api.RegionStatus
-			return &status, json.Unmarshal(o.Status, &status)
-		}
-	}
-	return nil, nil
-}
-
-// waits until what a region says of another one is so.
-func (m *mesh) waits(t *testing.T, what, at, of string, so func(*api.RegionStatus) bool) {
-	t.Helper()
-	waitFor(t, fmt.Sprintf("%s says that %s is %s", at, of, what), func(ctx context.Context) error {
-		status, err := m.status(ctx, at, of)
-		if err == nil && !so(status) {
-			err = fmt.Errorf("%s of %s: %+v", at, of, status)
-		}
-		return err
-	})
-}
-
-func isReached(s *api.RegionStatus) bool   { return s != nil && s.Reachable }
 func isCut(s *api.RegionStatus) bool       { return s != nil && !s.Reachable && s.Problem != "" }
 func isForgotten(s *api.RegionStatus) bool { return s == nil }
-
-func (m *mesh) meshed(t *testing.T) {
-	t.Helper()
-	for at := range m.regions {
-		for of := range m.regions {
-			m.waits(t, "reachable", at, of, isReached)
-		}
-	}
-}
 
 // link is temporal-dev cut and heal.
 func (m *mesh) link(t *testing.T, args ...string) {

@@ -14,14 +14,6 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// rollouts are those of it, newest first.
-func (d *service) rollouts(t *testing.T) []api.Rollout {
-	t.Helper()
-	all, err := d.api.Rollouts(t.Context(), d.name, api.Page{})
-	require.NoError(t, err)
-	return all.Items
-}
-
 // under waits until its newest rollout is as wanted.
 func (d *service) under(t *testing.T, what string, so func(api.Rollout) bool) (r api.Rollout) {
 	t.Helper()
@@ -40,23 +32,6 @@ func (d *service) under(t *testing.T, what string, so func(api.Rollout) bool) (r
 func (d *service) verb(t *testing.T, word string, in api.RolloutRequest) api.Accepted {
 	t.Helper()
 	return d.ask(t, word, in)
-}
-
-// greets has it released with another greeting.
-func (d *service) greets(t *testing.T, greeting string) api.Operation {
-	t.Helper()
-	d.put.Env["GREETING"] = greeting
-	return d.declare(t)
-}
-
-// answering are its replicas, all of which answer with a greeting.
-func (d *service) answering(t *testing.T, n int, greeting string) []api.Replica {
-	t.Helper()
-	all := d.healthy(t, n)
-	for _, r := range all {
-		require.Equal(t, greeting, answersAt(t, r)["greeting"])
-	}
-	return all
 }
 
 // replicasRolledOut: a good revision replaces the stable one without a gap, a broken one is rolled back, and what is asked meanwhile

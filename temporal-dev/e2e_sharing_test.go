@@ -4,9 +4,7 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -17,76 +15,6 @@ import (
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
-
-// shared is a project that regions share, as they see it.
-type sharedProject struct {
-	*mesh
-	name string
-}
-
-// allow declares the project in a region with the regions that it enables.
-func (p sharedProject) allow(t *testing.T, control string, regions ...string) {
-	t.Helper()
-	_, err := p.regions[control].api.PutProject(t.Context(), p.name, api.ProjectPut{
-		MultiRegionPolicy: &api.MultiRegionPolicy{EnabledRegions: regions, DefaultControlRegion: control},
-	}, api.Mutation{})
-	require.NoError(t, err)
-}
-
-func (p sharedProject) pool(t *testing.T, region, name string, most int) {
-	t.Helper()
-	p.put(t, region, name, most)
-}
-
-func (p sharedProject) put(t *testing.T, region, name string, most int) {
-	t.Helper()
-	waitFor(t, region+" takes "+name, func(ctx context.Context) error {
-		_, err := p.regions[region].api.Put(ctx, fleet.ObjectKey{Kind: fleet.KindPool, Name: name},
-			api.PoolPut{Project: p.name, MaxReplicas: most}, api.Mutation{})
-		return err
-	})
-}
-
-// seen is what a region has of what another one created: the specs by name.
-func (p sharedProject) seen(ctx context.Context, at, of string) (map[string]string, error) {
-	out := map[string]string{}
-	for _, kind := range []fleet.ObjectKind{fleet.KindProject, fleet.KindPool} {
-		page := api.Page{Limit: 1000, Project: p.name}
-		if at != of {
-			page.Region = of
-		}
-		list, err := p.regions[at].api.Objects(ctx, kind, "", page)
-		if err != nil {
-			return nil, err
-		}
-		for _, o := range list.Items {
-			text, err := json.Marshal([]any{o.UID, o.Generation, o.Labels, o.Spec, o.Syncing, o.CreatedAt.UTC()})
-			if err != nil {
-				return nil, err
-			}
-			out[string(kind)+"/"+o.Name] = string(text)
-		}
-	}
-	return out, nil
-}
-
-// same waits until regions have what another one created under the project, byte for byte.
-func (p sharedProject) same(t *testing.T, of string, at ...string) {
-	t.Helper()
-	for _, region := range at {
-		waitFor(t, region+" has what "+of+" has", func(ctx context.Context) error {
-			want, err := p.seen(ctx, of, of)
-			if err != nil {
-				return err
-			}
-			have, err := p.seen(ctx, region, of)
-			if err == nil && !maps.Equal(want, have) {
-				err = fmt.Errorf("%s has %v of %v", region, have, want)
-			}
-			return err
-		})
-	}
-}
 
 // empty waits until regions have nothing of what another one created under the project.
 func (p sharedProject) empty(t *testing.T, of string, at ...string) {

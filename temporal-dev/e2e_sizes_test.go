@@ -1,3 +1,5 @@
+//go:build slow
+
 package main
 
 import (
@@ -53,11 +55,6 @@ func artifactFile(t *testing.T, size int64, seed byte) (*os.File, fleet.Hash) {
 	require.NoError(t, err)
 	require.Equal(t, size, n)
 	return f, hash
-}
-
-func requireSucceeded(t *testing.T, op api.Operation) {
-	t.Helper()
-	require.Equal(t, fleet.OperationSucceeded, op.State, "%+v", op)
 }
 
 // N1, N2, N3, N4, N5, N6, N9, N10, N75, N76, N82, N104, N106, X9, X10, X11

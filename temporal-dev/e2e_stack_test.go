@@ -461,3 +461,10 @@ func (s *stack) settled(t *testing.T) {
 		})
 	}
 }
+
+func requireSucceeded(t *testing.T, op api.Operation) {
+	t.Helper()
+	require.Equal(t, fleet.OperationSucceeded, op.State, "%+v", op)
+}
+
+var freeFlags = []string{"--api", "127.0.0.1:0", "--temporal", "127.0.0.1:0", "--web", "127.0.0.1:0", "--fast"}

@@ -1,3 +1,5 @@
+//go:build slow
+
 package main
 
 import (
@@ -15,18 +17,6 @@ import (
 
 // slack is what an end may come later than its deadline on a busy machine.
 const slack = 15 * time.Second
-
-// onNode is one node's line of an instance's status.
-func onNode(t *testing.T, status api.InstanceStatus, node string) api.InstanceOnNode {
-	t.Helper()
-	for _, n := range status.Nodes {
-		if n.Node == node {
-			return n
-		}
-	}
-	require.Fail(t, "no such node", "%s in %+v", node, status)
-	return api.InstanceOnNode{}
-}
 
 // whole waits until the region says that all nodes hold an instance.
 func (s *stack) whole(t *testing.T, key fleet.ObjectKey) {

@@ -1,3 +1,5 @@
+//go:build slow
+
 package main
 
 import (
@@ -18,8 +20,6 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
-
-var freeFlags = []string{"--api", "127.0.0.1:0", "--temporal", "127.0.0.1:0", "--web", "127.0.0.1:0", "--fast"}
 
 // once runs the program as a person would, to its end.
 func once(t *testing.T, data string, flags ...string) string {

@@ -1,5 +1,3 @@
-//go:build slow
-
 package main
 
 import (
@@ -8,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -342,4 +341,47 @@ func TestFewest(t *testing.T) {
 	} {
 		require.Equal(t, c.want, fewestOf(c.all, []string{"a"}), name)
 	}
+}
+
+// build makes a program for all tests, which the uids of all projects may run; the system takes it away.
+func build(of string, env ...string) (string, error) {
+	dir, err := os.MkdirTemp("", "holdfast-program-*")
+	if err != nil {
+		return "", err
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, filepath.Base(of))
+	build := exec.Command("go", "build", "-o", path, of)
+	build.Env = append(os.Environ(), env...)
+	if said, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w: %s", err, said)
+	}
+	return path, nil
+}
+
+// rollouts are those of it, newest first.
+func (d *service) rollouts(t *testing.T) []api.Rollout {
+	t.Helper()
+	all, err := d.api.Rollouts(t.Context(), d.name, api.Page{})
+	require.NoError(t, err)
+	return all.Items
+}
+
+// greets has it released with another greeting.
+func (d *service) greets(t *testing.T, greeting string) api.Operation {
+	t.Helper()
+	d.put.Env["GREETING"] = greeting
+	return d.declare(t)
+}
+
+// answering are its replicas, all of which answer with a greeting.
+func (d *service) answering(t *testing.T, n int, greeting string) []api.Replica {
+	t.Helper()
+	all := d.healthy(t, n)
+	for _, r := range all {
+		require.Equal(t, greeting, answersAt(t, r)["greeting"])
+	}
+	return all
 }
