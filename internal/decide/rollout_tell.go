@@ -9,7 +9,7 @@ import (
 
 // tellHow says how far it is.
 func (r *rollout) tellHow() string {
-	of := fmt.Sprintf("%d of %d replicas are healthy", len(r.proven()), r.seen.Target)
+	of := r.tally()
 	switch r.state { //nolint:exhaustive // the last return is for the others
 	case fleet.RolloutCanceling:
 		if r.restarts() {
@@ -42,6 +42,12 @@ func (r *rollout) tellHow() string {
 		return fmt.Sprintf("revision %d starts%s: %s", r.To.Revision, r.at(), of)
 	}
 	return fmt.Sprintf("revision %d replaces revision %d%s: %s", r.To.Revision, r.seen.Revision, r.at(), of)
+}
+
+// tally says how many replicas are proven of the revision that is to run, and how many are healthy of all.
+func (r *rollout) tally() string {
+	healthy := len(heard(r.stable.good)) + len(heard(r.stable.stale)) + len(heard(r.next.good)) + len(heard(r.next.stale))
+	return fmt.Sprintf("%d of %d replicas are proven, %d are healthy", len(r.proven()), r.seen.Target, healthy)
 }
 
 // at says at which step of a canary it is.
