@@ -189,11 +189,42 @@ func TestRevisionBefore(t *testing.T) {
 	b.failing(3)
 	b.stuck()
 	b.settles()
-	require.EqualValues(t, 2, before(), "the stable one")
+	_, err = b.RevisionBefore(b.Ctx(), web)
+	var refused *fleet.Error
+	require.ErrorAs(t, err, &refused)
+	require.Equal(t, []string{
+		string(fleet.IllegalState), "deployment web is already at revision 2: the rollout of revision 3 did not end DEPLOYED",
+		"roll revision 3 out again: holdfast rollout retry web; or name an earlier one: holdfast rollout rollback web --revision N",
+	}, []string{string(refused.Kind), refused.Message, refused.Hint}, "it would release what runs")
 	_, err = b.turnDeployment(fleet.OperationConverge, again)
 	require.NoError(t, err)
 	b.settles()
 	require.Equal(t, fleet.RolloutDeployed, b.ends()[0])
+	require.EqualValues(t, 2, before(), "that before")
+	_, err = b.turnDeployment(fleet.OperationRestart, stopFirst)
+	require.NoError(t, err)
+	require.EqualValues(t, 2, before(), "a restart brings no other content")
+	b.settles()
+	require.EqualValues(t, 2, before(), "nor has it")
+	b.putDeployment(commanded("two"))
+	b.settles()
+	require.EqualValues(t, 3, before(), "the newest of other content")
+	b.putDeployment(commanded("two"), func(p *deployments.DeploymentPut) { p.Spec.State = fleet.StateStopped })
+	require.EqualValues(t, 4, before(), "what ran until it was stopped")
+}
+
+// F51, F63: a rollback withdraws what waits for a restart.
+func TestRevisionBeforeWhatWaits(t *testing.T) {
+	t.Parallel()
+	b := setup(t).deployable()
+	b.putDeployment(waiting("one"))
+	b.settles()
+	b.putDeployment(waiting("two"))
+	v := b.viewed()
+	require.NotNil(t, v.Pending)
+	n, err := b.RevisionBefore(b.Ctx(), web)
+	require.NoError(t, err)
+	require.Equal(t, v.Revision, n)
 }
 
 // X13: a door that turns a rollout is answered with an operation that has ended, and turns it once.

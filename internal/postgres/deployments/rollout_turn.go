@@ -164,8 +164,15 @@ func (s *Store) RevisionBefore(ctx context.Context, name fleet.DeploymentName) (
 	if err != nil && !postgres.NoRows(err) {
 		return 0, postgres.Failed("read the revision before", err)
 	}
-	if to := decide.Rollback(decide.RollbackSeen(seen)); to > 0 {
+	to, rule := decide.Rollback(decide.RollbackSeen{
+		Own: seen.Own, Newest: seen.Newest, Stable: seen.Stable, Before: seen.Before, RollsOut: seen.RollsOut, Waits: seen.Waits, Idle: seen.Idle,
+	})
+	switch {
+	case to > 0:
 		return to, nil
+	case rule == decide.RollbackNeedsRevision:
+		return 0, fleet.Errorf(fleet.IllegalState, "deployment %s is already at revision %d: the rollout of revision %d did not end DEPLOYED", name, seen.Own, seen.Newest).
+			At("/revision").WithHint(fmt.Sprintf("roll revision %d out again: holdfast rollout retry %s; or name an earlier one: holdfast rollout rollback %s --revision N", seen.Newest, name, name))
 	}
 	return 0, fleet.Errorf(fleet.IllegalState, "deployment %s has no earlier revision that ran", name).At("/revision").
 		WithHint("name one; see its rollouts: holdfast rollout history " + string(name))

@@ -76,9 +76,19 @@ SELECT coalesce((SELECT l.since FROM link_there l), now())::timestamptz AS since
 -- name: ScaledRollout :exec
 UPDATE rollouts SET progress_at = now(), from_target = NULL WHERE deployment = @deployment AND ended_at IS NULL;
 
+-- What a rollback without a revision finds. Before is the newest that ran as it was to, of another object than the deployment's own.
 -- name: SeeRollback :one
-SELECT coalesce(d.stable, d.revision)::bigint AS stable,
-       coalesce((SELECT max(v.revision) FROM deployment_revisions v WHERE v.deployment = d.name AND v.uid = d.uid), 0)::bigint AS newest,
-       coalesce((SELECT r.from_revision FROM rollouts r WHERE r.deployment = d.name AND r.project = d.project AND r.state = 'DEPLOYED'
-                 ORDER BY r.number DESC LIMIT 1), 0)::bigint AS before
-FROM deployments d WHERE d.name = @deployment;
+SELECT d.revision AS own, coalesce(n.revision, 0)::bigint AS newest, coalesce(d.stable, 0)::bigint AS stable,
+       coalesce(n.revision > d.revision AND n.process_version = 0, false)::boolean AS waits,
+       EXISTS (SELECT 1 FROM rollouts r WHERE r.deployment = d.name AND r.ended_at IS NULL AND r.to_revision <> d.revision)::boolean AS rolls_out,
+       (d.target = 0 OR coalesce(w.spec ->> 'state' = 'stopped', true))::boolean AS idle,
+       coalesce((SELECT max(v.revision) FROM deployment_revisions v
+                 WHERE v.deployment = d.name AND v.uid = d.uid AND coalesce(v.object, v.definition) <> coalesce(w.object, w.definition)
+                   AND (v.revision = d.stable OR EXISTS (
+                       SELECT 1 FROM rollouts r WHERE r.deployment = d.name AND r.uid = d.uid
+                          AND (r.from_revision = v.revision OR r.to_revision = v.revision AND r.state = 'DEPLOYED' AND r.reason <> 'unproven')))), 0)::bigint AS before
+FROM deployments d
+LEFT JOIN deployment_revisions w ON w.deployment = d.name AND w.revision = d.revision
+LEFT JOIN LATERAL (SELECT v.revision, v.process_version FROM deployment_revisions v
+                   WHERE v.deployment = d.name AND v.uid = d.uid ORDER BY v.revision DESC LIMIT 1) n ON true
+WHERE d.name = @deployment;
