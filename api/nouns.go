@@ -20,8 +20,8 @@ type (
 	CopyVersion = fleet.CopyVersion
 	// DeclaredKind is what the region, its clients and the CLI know of a kind of declared objects.
 	DeclaredKind = fleet.DeclaredKind
-	// DeploymentCondition is one of available, progressing and degraded, with a stable reason.
-	DeploymentCondition = fleet.DeploymentCondition
+	// Condition is one side of a status, with a stable reason.
+	Condition = fleet.Condition
 	// DeploymentEvent moves a deployment.
 	DeploymentEvent = fleet.DeploymentEvent
 	// DeploymentState is the state of a deployment.

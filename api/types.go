@@ -138,15 +138,6 @@ type InstanceOnNode struct {
 	OwedReason   string `json:"owedReason,omitempty"`
 }
 
-// Condition is one side of a status. Status is "True", "False" or "Unknown".
-type Condition struct {
-	Type    string    `json:"type"`
-	Status  string    `json:"status"`
-	Reason  string    `json:"reason"`
-	Message string    `json:"message,omitempty"`
-	Since   time.Time `json:"since"`
-}
-
 // Operation is the durable record of one thing asked for.
 type Operation struct {
 	ID          string              `json:"id"`
@@ -172,6 +163,7 @@ type Operation struct {
 	FleetRun    *FleetProgress      `json:"fleetRun,omitempty" doc:"how far the fleet change is"`
 	Replicas    *DeploymentProgress `json:"replicas,omitempty" doc:"how far the deployment is"`
 	Delivery    string              `json:"delivery,omitempty"`
+	Object      string              `json:"object,omitempty" doc:"path of the object that it is about; its status says what of it is synced now"`
 	Workflow    *WorkflowRef        `json:"workflow,omitempty"`
 }
 

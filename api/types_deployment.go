@@ -89,17 +89,18 @@ type DeploymentStatus struct {
 	Replicas ReplicaTotals `json:"replicas"`
 	// Revision is what should run. DeployingRevision is the revision that replaces it, or equal to it until every
 	// replica runs it.
-	Revision           int64                 `json:"revision"`
-	DeployingRevision  int64                 `json:"deployingRevision,omitempty"`
-	StableRevision     int64                 `json:"stableRevision,omitempty" doc:"to which the rollout of its next start would return, if it is not Revision"`
-	ObservedGeneration int64                 `json:"observedGeneration" doc:"of the spec that Revision is of"`
-	ProcessVersion     int64                 `json:"processVersion"`
-	Rollout            *Rollout              `json:"rollout,omitempty" doc:"the one under way"`
-	PendingRestart     *PendingRestart       `json:"pendingRestart,omitempty" doc:"what was released and waits for a restart"`
-	Awaited            string                `json:"awaited,omitempty" doc:"what it waits for, in words"`
-	Until              *time.Time            `json:"until,omitempty" doc:"when it continues by itself"`
-	Workflow           *WorkflowRef          `json:"workflow,omitempty"`
-	Conditions         []DeploymentCondition `json:"conditions"`
+	Revision           int64           `json:"revision"`
+	DeployingRevision  int64           `json:"deployingRevision,omitempty"`
+	StableRevision     int64           `json:"stableRevision,omitempty" doc:"to which the rollout of its next start would return, if it is not Revision"`
+	ObservedGeneration int64           `json:"observedGeneration" doc:"of the spec that Revision is of"`
+	ProcessVersion     int64           `json:"processVersion"`
+	Rollout            *Rollout        `json:"rollout,omitempty" doc:"the one under way"`
+	PendingRestart     *PendingRestart `json:"pendingRestart,omitempty" doc:"what was released and waits for a restart"`
+	Awaited            string          `json:"awaited,omitempty" doc:"what it waits for, in words"`
+	Until              *time.Time      `json:"until,omitempty" doc:"when it continues by itself"`
+	Workflow           *WorkflowRef    `json:"workflow,omitempty"`
+	Synced             *Condition      `json:"synced,omitempty" doc:"whether what is declared is what runs: if not, the reason, and in hint the command that helps"`
+	Conditions         []Condition     `json:"conditions"`
 }
 
 // PendingRestart is what a deployment waits to apply until a restart, or until a change that replaces what runs.

@@ -28,6 +28,7 @@ func TestE2EDeployments(t *testing.T) {
 		{"rolled out", s.replicasRolledOut},
 		{"rolled out in steps", s.replicasStepped},
 		{"started anew", s.replicasStartedAnew},
+		{"synced or not", s.replicasSynced},
 		{"recreated", s.replicasRecreated},
 		{"not ready", s.replicasNotReady},
 		{"a site rolled out", s.siteRolledOut},
@@ -205,6 +206,7 @@ func (s *stack) replicasCrash(t *testing.T) {
 	require.Equal(t, "given_up", op.Reason)
 	status := d.status(t)
 	require.Equal(t, fleet.DeploymentError, status.State)
+	require.Equal(t, "given_up", status.Synced.Reason)
 	require.NotEmpty(t, status.Reason)
 	require.False(t, status.Available)
 	var e api.Explanation

@@ -29,7 +29,8 @@ func webStatus(state fleet.DeploymentState, healthy int) api.DeploymentStatus {
 		State: state, Reason: "starting", Message: "its replicas start", Since: until(), Available: healthy > 0, Target: 3,
 		Replicas: api.ReplicaTotals{Desired: 3, Healthy: healthy, Starting: 3 - healthy}, Revision: 2, DeployingRevision: 2, ObservedGeneration: 1, ProcessVersion: 4,
 		Awaited: "replica " + replica1 + " to be healthy", Until: until(), Workflow: &api.WorkflowRef{ID: "deployment.web", RunID: "r", URL: "http://web/deployment.web"},
-		Conditions: []fleet.DeploymentCondition{{Type: "available", Status: fleet.ConditionTrue, Reason: "enough"}},
+		Synced:     &api.Condition{Type: "synced", Status: fleet.ConditionFalse, Reason: "rolled_back", Revision: 3, Message: "it failed", Hint: "holdfast rollout retry web", Since: testNow},
+		Conditions: []fleet.Condition{{Type: "available", Status: fleet.ConditionTrue, Reason: "enough"}},
 	}
 }
 
@@ -225,7 +226,7 @@ func TestDeploymentTables(t *testing.T) {
 
 	t.Run("get", func(t *testing.T) {
 		lines := strings.Split(s.ok("get", "deployments").stdout, "\n")
-		require.Equal(t, []string{"web", "default", "process", "PROVISIONING", "yes", "1/3", "2", "starting"}, strings.Fields(lines[1])[:8])
+		require.Equal(t, []string{"web", "default", "process", "PROVISIONING", "rolled_back", "yes", "1/3", "2", "starting"}, strings.Fields(lines[1])[:9])
 		require.Equal(t, "deployment/web\n", s.ok("get", "deployment", "web", "-o", "name").stdout)
 		require.Contains(t, s.ok("get", "deployment", "web", "-o", "yaml").stdout, "state: PROVISIONING")
 		require.Equal(t, []string{"gpu", "default", "-", "plant-1-a", "gpu=a100", "2"}, strings.Fields(strings.Split(s.ok("get", "pools").stdout, "\n")[1])[:6])
@@ -241,7 +242,7 @@ func TestDeploymentTables(t *testing.T) {
 	t.Run("describe hides what is secret, and says what is awaited", func(t *testing.T) {
 		got := s.ok("describe", "deployment", "web").stdout
 		for _, text := range []string{
-			"State:          PROVISIONING", "Replicas:       1 of 3 healthy, 2 starting, 1 not ready", "Waits for:      replica " + replica1 + " to be healthy, until 2026-03-01T12:01:00Z",
+			"State:          PROVISIONING", "Synced:         rolled_back, revision 3, since 2026-03-01T12:00:00Z: it failed", "What helps:     holdfast rollout retry web", "Replicas:       1 of 3 healthy, 2 starting, 1 not ready", "Waits for:      replica " + replica1 + " to be healthy, until 2026-03-01T12:01:00Z",
 			"Workflow:       http://web/deployment.web", "available", "The first 50 replicas (all: holdfast get replicas --deployment web)", "it exited with 3, it must be healthy by 2026-03-01T12:01:00Z", "Last decisions", "moving to 2",
 		} {
 			require.Contains(t, got, text)

@@ -119,6 +119,7 @@ func regionsText(raw json.RawMessage) string {
 func (c *cli) describeInstance(ctx context.Context, client *api.Client, o api.Object) error {
 	_, s := instanceOf(o)
 	fmt.Fprintf(c.stdout, "\nPhase:          %s (of generation %d)\n", clean(s.Phase), s.ObservedGeneration)
+	c.describeSynced(syncedOf(s.Conditions))
 	fmt.Fprintf(c.stdout, "Revision:       %d deployed, %d desired, hash %s\n", s.Revision, s.DesiredRevision, clean(first(string(s.RevisionHash), "none")))
 	fmt.Fprintf(c.stdout, "Replicated:     %s\n\nNodes:\n", clean(s.Replicated))
 	nodes := newTable([]string{"NODE", "ROLE", "EPOCH", "REVISION", "HASH", "RUNNING", "REASON", "OWED", "OWED REASON"})
@@ -127,10 +128,6 @@ func (c *cli) describeInstance(ctx context.Context, client *api.Client, o api.Ob
 			n.Node, string(n.Role), number(n.Epoch), number(n.Revision), short(n.RevisionHash), yesNo(n.Running),
 			n.Reason, number(n.Owed), n.OwedReason,
 		})
-	}
-	conditions := newTable([]string{"CONDITION", "STATUS", "REASON", "MESSAGE", "SINCE"})
-	for _, d := range s.Conditions {
-		conditions.add([]string{d.Type, d.Status, d.Reason, d.Message, stamp(d.Since)})
 	}
 	history, err := deliveriesView(ctx, client, fleet.InstanceKey(fleet.SiteName(o.Site), fleet.InstanceName(o.Name)), describedDeliveries)
 	if err != nil {
@@ -143,7 +140,7 @@ func (c *cli) describeInstance(ctx context.Context, client *api.Client, o api.Ob
 	if err := nodes.write(c.stdout); err != nil {
 		return err
 	}
-	if err := conditions.under(c.stdout, "Conditions"); err != nil {
+	if err := conditionsTable(s.Conditions).under(c.stdout, "Conditions"); err != nil {
 		return err
 	}
 	return deliveries.under(c.stdout, "Last deliveries")

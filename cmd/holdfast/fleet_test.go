@@ -28,7 +28,7 @@ func fleetRegion(t *testing.T) *fakeRegion {
 		Phase: "Stopped", Run: 2, ObservedGeneration: 1, Wave: 1, Waves: 2, Reason: "error_threshold", Message: "2 of 4 instances failed",
 		Deadline: &deadline, Counts: fleet.FleetCounts{Total: 10, Waiting: 6, Succeeded: 2, Failed: 2},
 		PerWave:    []fleet.FleetCounts{{Total: 4, Succeeded: 2, Failed: 2}, {Total: 6, Waiting: 6}},
-		Conditions: []api.Condition{{Type: "Synced", Status: "False", Reason: "error_threshold", Since: testNow}},
+		Conditions: []api.Condition{{Type: "synced", Status: fleet.ConditionFalse, Reason: "given_up", Message: "error_threshold", Hint: "holdfast fleet targets speed-up --state failed", Since: testNow}},
 	})
 	r.objects["fleets/speed-up"] = o
 	targets := []api.FleetTarget{
@@ -170,8 +170,8 @@ func TestFleetTables(t *testing.T) {
 
 	t.Run("get", func(t *testing.T) {
 		got := s.ok("get", "fleets")
-		require.Equal(t, []string{"speed-up", "default", "Stopped", "2", "1/2", "4/10", "2", "error_threshold", "1"},
-			strings.Fields(strings.Split(got.stdout, "\n")[1])[:9])
+		require.Equal(t, []string{"speed-up", "default", "Stopped", "given_up", "2", "1/2", "4/10", "2", "error_threshold", "1"},
+			strings.Fields(strings.Split(got.stdout, "\n")[1])[:10])
 		require.Equal(t, "fleet/speed-up\n", s.ok("get", "fleet", "-o", "name").stdout)
 		var o api.Object
 		require.NoError(t, json.Unmarshal([]byte(s.ok("get", "fleet", "speed-up", "-o", "json").stdout), &o))
@@ -196,7 +196,7 @@ func TestFleetTables(t *testing.T) {
 		r.mu.Unlock()
 		got := newShell(t, r).ok("describe", "fleet", "speed-up").stdout
 		for _, text := range []string{
-			"Phase:          Stopped (of generation 1)", "Progress:       wave 1 of 2, 4 of 10 instances done, 2 failed",
+			"Phase:          Stopped (of generation 1)", "Synced:         given_up, since 2026-03-01T12:00:00Z: error_threshold", "What helps:     holdfast fleet targets speed-up --state failed", "Progress:       wave 1 of 2, 4 of 10 instances done, 2 failed",
 			"Why:            2 of 4 instances failed", "Deadline:       2026-03-01T13:00:00Z", "WAITING", "hash_mismatch", "the body was another",
 			"holdfast fleet targets speed-up --state failed", "run 1", "Workflow:       http://web/fleet.speed-up",
 		} {

@@ -25,9 +25,9 @@ func TestGet(t *testing.T) {
 		r.declare("sites/plant-2/instances/furnace-2", `{}`)
 		r.declare("sites/plant-2/instances/line-meter", `{}`)
 		got := newShell(t, r).ok("get", "instances")
-		require.Regexp(t, `^NAME +PHASE +ENABLED +REVISION +DESIRED +REPLICATED +RUNNING ON +HASH +UPDATED\n`+
-			`plant-1/press-7 +running +yes +4 +4 +2/2 +plant-1-a +aaaaaaaaaaaa +\d+\w\n`+
-			`plant-2/furnace-2 +- +no +0 +0 +- +- +- +\d+\w\nplant-2/line-meter `, got.stdout)
+		require.Regexp(t, `^NAME +PHASE +SYNCED +ENABLED +REVISION +DESIRED +REPLICATED +RUNNING ON +HASH +UPDATED\n`+
+			`plant-1/press-7 +running +yes +yes +4 +4 +2/2 +plant-1-a +aaaaaaaaaaaa +\d+\w\n`+
+			`plant-2/furnace-2 +- +- +no +0 +0 +- +- +- +\d+\w\nplant-2/line-meter `, got.stdout)
 	})
 
 	t.Run("refuses a region for what is not copied", func(t *testing.T) {
@@ -120,7 +120,7 @@ func TestDescribe(t *testing.T) {
 	got := s.ok("describe", "instance", "plant-1/press-7").stdout
 	for _, want := range []string{
 		"Generation:     1\n", "ETag:           \"101\"\n", "Spec:\n  enabled: true\n  durability: sync\n",
-		"Phase:          running (of generation 1)\n", "hash " + string(hash1), "Conditions:\nCONDITION", "Synced",
+		"Phase:          running (of generation 1)\n", "hash " + string(hash1), "Conditions:\nCONDITION", "Synced:         yes, revision 4, since 2026-03-01T12:00:00Z\n",
 	} {
 		require.Contains(t, got, want)
 	}

@@ -11,21 +11,18 @@ import (
 )
 
 var (
-	deploymentHeader = []string{"NAME", "PROJECT", "TYPE", "STATE", "AVAILABLE", "HEALTHY", "REVISION", "WHY", "SINCE", "UPDATED"}
+	deploymentHeader = []string{"NAME", "PROJECT", "TYPE", "STATE", "SYNCED", "AVAILABLE", "HEALTHY", "REVISION", "WHY", "SINCE", "UPDATED"}
 	poolHeader       = []string{"NAME", "PROJECT", "SITES", "NODES", "LABELS", "MAX REPLICAS", "GENERATION", "UPDATED"}
 )
 
 func deploymentCells(c *cli, o api.Object) []string {
 	spec, s := deploymentOf(o)
 	why := ""
-	switch {
-	case !steady(s):
+	if !steady(s) {
 		why = s.Reason
-	case s.PendingRestart != nil:
-		why = "pending_restart"
 	}
 	return []string{
-		o.Name, o.Project, string(spec.Type), string(s.State), yesNo(s.Available), healthyText(s.Replicas), number(s.Revision),
+		o.Name, o.Project, string(spec.Type), string(s.State), syncedWord(s.Synced), yesNo(s.Available), healthyText(s.Replicas), number(s.Revision),
 		why, c.agoOf(s.Since), c.ago(o.UpdatedAt),
 	}
 }
@@ -115,6 +112,8 @@ func (c *cli) describeStanding(s api.DeploymentStatus) {
 		{"Replicas", replicasText(s.Replicas)},
 		{"Available", yesNo(s.Available)},
 		{"Revision", revisionText(s)},
+		{"Synced", syncedText(s.Synced)},
+		{"What helps", syncedHint(s.Synced)},
 		{"Needs restart", pendingText(s.PendingRestart)},
 		{"Why", first(s.Message, s.Reason)},
 		{"Waits for", untilText(s.Awaited, s)},
@@ -167,7 +166,7 @@ func replicasText(n api.ReplicaTotals) string {
 	return strings.Join(parts, ", ")
 }
 
-func conditionsTable(conditions []fleet.DeploymentCondition) *table {
+func conditionsTable(conditions []api.Condition) *table {
 	t := newTable([]string{"CONDITION", "STATUS", "REASON", "MESSAGE", "SINCE"})
 	for _, d := range conditions {
 		t.add([]string{d.Type, string(d.Status), d.Reason, d.Message, stamp(d.Since)})

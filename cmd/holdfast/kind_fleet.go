@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-var fleetHeader = []string{"NAME", "PROJECT", "PHASE", "RUN", "WAVE", "DONE", "FAILED", "REASON", "GENERATION", "UPDATED"}
+var fleetHeader = []string{"NAME", "PROJECT", "PHASE", "SYNCED", "RUN", "WAVE", "DONE", "FAILED", "REASON", "GENERATION", "UPDATED"}
 
 func fleetCells(c *cli, o api.Object) []string {
 	s := fleetOf(o)
@@ -19,7 +19,7 @@ func fleetCells(c *cli, o api.Object) []string {
 		wave = fmt.Sprintf("%d/%d", s.Wave, s.Waves)
 	}
 	return []string{
-		o.Name, o.Project, s.Phase, number(s.Run), wave, doneText(s.Counts), fmt.Sprint(s.Counts.Failed), s.Reason,
+		o.Name, o.Project, s.Phase, syncedWord(syncedOf(s.Conditions)), number(s.Run), wave, doneText(s.Counts), fmt.Sprint(s.Counts.Failed), s.Reason,
 		number(o.Generation), c.ago(o.UpdatedAt),
 	}
 }
@@ -69,14 +69,10 @@ func (c *cli) describeFleet(ctx context.Context, client *api.Client, o api.Objec
 		}
 		waves.add(cells)
 	}
-	conditions := newTable([]string{"CONDITION", "STATUS", "REASON", "MESSAGE", "SINCE"})
-	for _, d := range s.Conditions {
-		conditions.add([]string{d.Type, d.Status, d.Reason, d.Message, stamp(d.Since)})
-	}
 	if err := waves.under(c.stdout, "Waves"); err != nil {
 		return err
 	}
-	if err := conditions.under(c.stdout, "Conditions"); err != nil {
+	if err := conditionsTable(s.Conditions).under(c.stdout, "Conditions"); err != nil {
 		return err
 	}
 	if s.Run == 0 {
@@ -90,6 +86,7 @@ func (c *cli) describeFleet(ctx context.Context, client *api.Client, o api.Objec
 
 func (c *cli) describeFleetRun(s api.FleetStatus) {
 	fmt.Fprintf(c.stdout, "\nPhase:          %s (of generation %d)\n", clean(s.Phase), s.ObservedGeneration)
+	c.describeSynced(syncedOf(s.Conditions))
 	if s.Run == 0 {
 		return
 	}

@@ -136,7 +136,7 @@ func (r *fakeRegion) plant1() *fakeRegion {
 			{Node: "plant-1-a", Role: fleet.RoleActive, Epoch: 3, Revision: 4, RevisionHash: hash1, Running: true},
 			{Node: "plant-1-b", Role: fleet.RoleStandby, Epoch: 3, Revision: 4, RevisionHash: hash1},
 		},
-		Conditions: []api.Condition{{Type: "Synced", Status: "True", Reason: "applied", Since: testNow}},
+		Conditions: []api.Condition{{Type: "synced", Status: fleet.ConditionTrue, Reason: "as_declared", Revision: 4, Since: testNow}},
 	})
 	r.objects["sites/plant-1/instances/press-7"] = o
 	return r

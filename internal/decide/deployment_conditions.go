@@ -25,7 +25,7 @@ type ReplicasNow struct{ Healthy, Unheard, Need int }
 func Needed(target, least int) int { return min(target, max(1, least)) }
 
 // ConditionsNow are the conditions of the last visit, corrected for nodes that have since disconnected (S130).
-func ConditionsNow(written []fleet.DeploymentCondition, now ReplicasNow) []fleet.DeploymentCondition {
+func ConditionsNow(written []fleet.Condition, now ReplicasNow) []fleet.Condition {
 	out := slices.Clone(written)
 	if now.Unheard == 0 {
 		return out
@@ -55,7 +55,7 @@ func WhyNow(reason, message string, now ReplicasNow) (string, string) {
 	return reason, message
 }
 
-func notHeard(n int) fleet.DeploymentCondition {
+func notHeard(n int) fleet.Condition {
 	where := "on nodes that are not connected"
 	if n == 1 {
 		where = "on a node that is not connected"
@@ -64,8 +64,8 @@ func notHeard(n int) fleet.DeploymentCondition {
 }
 
 // NotReleased are the conditions of a deployment that was written and never released.
-func NotReleased() []fleet.DeploymentCondition {
-	return []fleet.DeploymentCondition{
+func NotReleased() []fleet.Condition {
+	return []fleet.Condition{
 		condition(ConditionAvailable, fleet.ConditionFalse, "not_released", ""),
 		condition(ConditionProgressing, fleet.ConditionFalse, "not_released", ""),
 		condition(ConditionDegraded, fleet.ConditionFalse, "nothing_to_run", ""),
@@ -81,13 +81,13 @@ func replicasAre(n int, how string) string {
 }
 
 // condition makes a condition; the reason is a stable word.
-func condition(of string, status fleet.ConditionStatus, reason, message string) fleet.DeploymentCondition {
-	return fleet.DeploymentCondition{Type: of, Status: status, Reason: reason, Message: message}
+func condition(of string, status fleet.ConditionStatus, reason, message string) fleet.Condition {
+	return fleet.Condition{Type: of, Status: status, Reason: reason, Message: message}
 }
 
 // available is the condition whether enough replicas are healthy (S112). It is unknown when that depends on
 // disconnected nodes (S130).
-func (c *deploymentCase) available() fleet.DeploymentCondition {
+func (c *deploymentCase) available() fleet.Condition {
 	v, heard := c.v, 0
 	for _, all := range [][]fleet.ReplicaSeen{v.good, v.stale} {
 		for _, r := range all {
@@ -119,7 +119,7 @@ func (c *deploymentCase) ends() bool {
 }
 
 // progressing is the condition whether something is under way.
-func (c *deploymentCase) progressing() fleet.DeploymentCondition {
+func (c *deploymentCase) progressing() fleet.Condition {
 	v := c.v
 	moving := c.made || len(c.plan.Events) > 0 || len(v.ending) > len(c.plan.End) || len(v.stale) > 0 || len(v.starting()) > 0
 	switch {
@@ -134,7 +134,7 @@ func (c *deploymentCase) progressing() fleet.DeploymentCondition {
 }
 
 // degraded is the condition whether something differs from the declaration.
-func (c *deploymentCase) degraded() fleet.DeploymentCondition {
+func (c *deploymentCase) degraded() fleet.Condition {
 	v := c.v
 	unwell := len(v.good) - v.healthy() - len(v.starting())
 	switch {
@@ -149,5 +149,5 @@ func (c *deploymentCase) degraded() fleet.DeploymentCondition {
 	case v.working() < v.Target:
 		return condition(ConditionDegraded, fleet.ConditionTrue, "too_few", v.tally())
 	}
-	return condition(ConditionDegraded, fleet.ConditionFalse, "as_declared", "")
+	return condition(ConditionDegraded, fleet.ConditionFalse, "all_healthy", "")
 }

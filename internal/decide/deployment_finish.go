@@ -13,7 +13,7 @@ import (
 func (c *deploymentCase) finished() fleet.DeploymentPlan {
 	c.finishOperations()
 	c.plan.Proven = c.rollout == nil && c.state == fleet.DeploymentRunning && c.v.Target > 0 && c.v.reached()
-	c.plan.Conditions = []fleet.DeploymentCondition{c.available(), c.progressing(), c.degraded()}
+	c.plan.Conditions = []fleet.Condition{c.available(), c.progressing(), c.degraded()}
 	c.waitForReplicas()
 	if !c.v.At.Before(c.plan.NextAttempt) {
 		c.plan.Owed = 0

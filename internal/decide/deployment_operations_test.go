@@ -190,7 +190,7 @@ func TestDeploymentConditions(t *testing.T) {
 		seen                   fleet.DeploymentSeen
 		available, moves, worn condition
 	}{
-		{"all is well", deployment(has(replica(1))), condition{yes, "enough_healthy"}, condition{no, "converged"}, condition{no, "as_declared"}},
+		{"all is well", deployment(has(replica(1))), condition{yes, "enough_healthy"}, condition{no, "converged"}, condition{no, "all_healthy"}},
 		{"all are unhealthy", deployment(has(replica(1, bad), replica(2, bad))), condition{no, "too_few_healthy"}, condition{no, "unhealthy"}, condition{yes, "unhealthy"}},
 		{"one is unhealthy", deployment(has(replica(1), replica(2, bad))), condition{yes, "enough_healthy"}, condition{no, "unhealthy"}, condition{yes, "unhealthy"}},
 		{"enough, with those on lost nodes", deployment(target(3, 3), has(replica(1), replica(2, unheard(time.Minute)), replica(3, unheard(time.Minute)))), condition{unknown, "nodes_not_heard"}, condition{yes, "too_few"}, condition{yes, "nodes_not_heard"}},

@@ -505,7 +505,7 @@ func TestConditionsNow(t *testing.T) {
 		}
 		return append(out, reason)
 	}
-	require.Equal(t, []string{"available true enough_healthy", "progressing false converged", "degraded false as_declared", "converged"},
+	require.Equal(t, []string{"available true enough_healthy", "progressing false converged", "degraded false all_healthy", "converged"},
 		said(decide.ReplicasNow{Healthy: 2, Need: 1}))
 	require.Equal(t, []string{"available true enough_healthy", "progressing false converged", "degraded true nodes_not_heard", "nodes_not_heard"},
 		said(decide.ReplicasNow{Healthy: 1, Unheard: 1, Need: 1}))

@@ -1,9 +1,6 @@
 package fleet
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 // DeploymentName names a deployment: a DNS label, unique in a region.
 type DeploymentName string
@@ -218,41 +215,4 @@ type OperationTerms struct {
 	MinHealthy time.Duration
 	// Intervals are those of the steps of a canary.
 	Intervals time.Duration
-}
-
-// ConditionStatus is whether a condition holds.
-type ConditionStatus string
-
-// The statuses.
-const (
-	ConditionTrue    ConditionStatus = "true"
-	ConditionFalse   ConditionStatus = "false"
-	ConditionUnknown ConditionStatus = "unknown"
-)
-
-// DeploymentCondition is one of available, progressing and degraded, with a stable reason (X18).
-type DeploymentCondition struct {
-	Type    string          `json:"type"`
-	Status  ConditionStatus `json:"status"`
-	Reason  string          `json:"reason"`
-	Message string          `json:"message,omitempty"`
-	// Since is when the status last changed.
-	Since time.Time `json:"since"`
-}
-
-// ConditionsSince dates conditions: one with an unchanged status keeps its time, the others get now. It reports
-// whether anything other than the time changed.
-func ConditionsSince(was, conditions []DeploymentCondition, now time.Time) (dated []DeploymentCondition, changed bool) {
-	dated = slices.Clone(conditions)
-	changed = len(was) != len(conditions)
-	for i := range dated {
-		c := &dated[i]
-		c.Since = now
-		at := slices.IndexFunc(was, func(w DeploymentCondition) bool { return w.Type == c.Type && w.Status == c.Status })
-		if at >= 0 {
-			c.Since = was[at].Since
-		}
-		changed = changed || at < 0 || was[at].Reason != c.Reason || was[at].Message != c.Message
-	}
-	return dated, changed
 }

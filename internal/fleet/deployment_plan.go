@@ -30,8 +30,8 @@ type DeploymentPlan struct {
 	// Proven is set if the deployment's own revision runs as it is to: rollouts return to it.
 	Proven bool `json:"proven,omitempty"`
 	// Finish are operations that end.
-	Finish     []OperationFinish     `json:"finish,omitempty"`
-	Conditions []DeploymentCondition `json:"conditions,omitempty"` // always the three
+	Finish     []OperationFinish `json:"finish,omitempty"`
+	Conditions []Condition       `json:"conditions,omitempty"` // always the three
 	// Awaited describes what the deployment waits for, "" for nothing.
 	Awaited string `json:"awaited,omitempty"`
 	// Next is when to visit again without a wake; zero: only after a wake. With Done it is for the sweep, and the

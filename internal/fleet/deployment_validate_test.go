@@ -186,12 +186,12 @@ func TestConditionsSince(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	before := now.Add(-time.Hour)
-	is := func(status fleet.ConditionStatus, reason string, since time.Time) []fleet.DeploymentCondition {
-		return []fleet.DeploymentCondition{{Type: "available", Status: status, Reason: reason, Since: since}}
+	is := func(status fleet.ConditionStatus, reason string, since time.Time) []fleet.Condition {
+		return []fleet.Condition{{Type: "available", Status: status, Reason: reason, Since: since}}
 	}
 	for _, c := range []struct {
 		name    string
-		was     []fleet.DeploymentCondition
+		was     []fleet.Condition
 		since   time.Time
 		changed bool
 	}{

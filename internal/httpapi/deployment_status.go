@@ -27,13 +27,14 @@ func (s *server) deploymentStatuses(ctx context.Context, page []fleet.Object) ([
 	}
 	out := make([]any, len(page))
 	for i, o := range page {
-		out[i] = s.deploymentStatus(o.Name, views[o.Name])
+		out[i] = s.deploymentStatus(o.Name, views[o.Name], &o)
 	}
 	return out, nil
 }
 
-// deploymentStatus is the status of a deployment, or of one that was only written so far.
-func (s *server) deploymentStatus(name string, v deployments.DeploymentView) api.DeploymentStatus {
+// deploymentStatus is the status of a deployment, or of one that was only written so far. The object is nil, or has no generation, if
+// it is declared no more.
+func (s *server) deploymentStatus(name string, v deployments.DeploymentView, o *fleet.Object) api.DeploymentStatus {
 	now := decide.ReplicasNow{Healthy: v.Counts.Healthy, Unheard: v.Counts.Unheard, Need: decide.Needed(v.Target, v.Min)}
 	reason, message := decide.WhyNow(v.Reason, v.Message, now)
 	status := api.DeploymentStatus{
@@ -47,6 +48,10 @@ func (s *server) deploymentStatus(name string, v deployments.DeploymentView) api
 		r := rolloutView(*v.Rollout)
 		status.Rollout = &r
 	}
+	if o != nil && o.Generation > 0 {
+		synced := decide.Synced(syncedSeen(v, *o))
+		status.Synced = &synced
+	}
 	status.PendingRestart = pendingRestart(v.Pending)
 	if status.State == "" || v.Revision == 0 && v.Reason == "" { // it was never visited
 		status.State, status.Reason = fleet.DeploymentPending, "not_released"
@@ -54,7 +59,7 @@ func (s *server) deploymentStatus(name string, v deployments.DeploymentView) api
 		status.Conditions, _ = fleet.ConditionsSince(nil, decide.NotReleased(), v.Since)
 	}
 	if status.Conditions == nil {
-		status.Conditions = []fleet.DeploymentCondition{}
+		status.Conditions = []fleet.Condition{}
 	}
 	for _, c := range status.Conditions {
 		if c.Type == conditionAvailable {
@@ -62,6 +67,30 @@ func (s *server) deploymentStatus(name string, v deployments.DeploymentView) api
 		}
 	}
 	return status
+}
+
+// syncedSeen is what of a deployment decides whether what is declared is what runs.
+func syncedSeen(v deployments.DeploymentView, o fleet.Object) decide.SyncedSeen {
+	seen := decide.SyncedSeen{
+		Name: fleet.DeploymentName(o.Name), Generation: o.Generation, Written: o.UpdatedAt, Earlier: v.UID != "" && v.UID != o.UID,
+		Newest: decide.SyncedRevision{Revision: v.Newest, Generation: v.Released, At: v.NewestAt}, Own: decide.SyncedRevision{Revision: v.Revision, Generation: v.Generation, At: v.ReleasedAt},
+		State: v.State, Since: v.Since, Message: v.Message, Stopped: v.Stopped, Present: v.Present, Waits: v.Pending != nil,
+	}
+	if o.DeletingSince != nil {
+		seen.Deleting = *o.DeletingSince
+	}
+	if v.Deploying > 0 {
+		seen.Replacing = v.Updated
+	}
+	for _, c := range v.Conditions {
+		if v.Deploying > 0 && c.Type == decide.ConditionProgressing && c.Status == fleet.ConditionTrue {
+			seen.Replacing = c.Since
+		}
+	}
+	if r := v.LastRollout; r != nil {
+		seen.Rollout = &decide.SyncedRollout{State: r.State, Reason: r.Reason, Message: r.Message, To: r.To, Began: r.CreatedAt, Since: r.StateSince}
+	}
+	return seen
 }
 
 // pendingRestart lists the fields that wait (F52); it lists no fields if a spec cannot be read.

@@ -123,6 +123,41 @@ func TestDeployments(t *testing.T) {
 		require.Equal(t, rows, r.rows())
 	})
 
+	t.Run("are synced while what is declared is what runs", func(t *testing.T) { // X18
+		t.Parallel()
+		r := setup(t)
+		synced := func() (fleet.ConditionStatus, string) {
+			o := r.deployment(webPath)
+			status := deploymentStatusOf(t, o)
+			require.Equal(t, status.Synced.Status == fleet.ConditionTrue, status.ObservedGeneration == o.Generation && status.State == fleet.DeploymentRunning)
+			return status.Synced.Status, status.Synced.Reason
+		}
+		r.put(webPath, web)
+		_, why := synced()
+		require.Equal(t, "rolling_out", why, "its first release")
+		r.sql(`UPDATE deployments SET state = 'RUNNING'`)
+		is, why := synced()
+		require.Equal(t, []any{fleet.ConditionTrue, "as_declared"}, []any{is, why})
+		r.put(webPath+"?deploy=false", strings.Replace(web, "fast", "slow", 1))
+		_, why = synced()
+		require.Equal(t, "not_released", why, "the spec is newer than any release")
+		r.call(r.operator, http.MethodPost, webPath+"/deploy", nil)
+		_, why = synced()
+		require.Equal(t, "rolling_out", why)
+		r.sql(`UPDATE rollouts SET state = 'FAILED', reason = 'progress_deadline', message = 'it failed', ended_at = now()`)
+		_, why = synced()
+		require.Equal(t, "rolled_back", why)
+		require.Equal(t, "it failed", into[api.Explanation](t, r.get(webPath+"/explain")).Status.Synced.Message)
+		a := r.call(r.operator, http.MethodPost, webPath+"/rollback", `{}`)
+		require.Equal(t, api.ProblemPrefix+string(fleet.IllegalState), a.problem(t).Type, "F63: it would release what runs")
+		require.Contains(t, a.problem(t).Hint, "holdfast rollout retry web")
+		require.Contains(t, a.problem(t).Hint, "--revision")
+		a = r.call(r.operator, http.MethodPost, webPath+"/rollback", `{"revision":1}`)
+		require.Equal(t, http.StatusAccepted, a.status, string(a.body))
+		is, why = synced()
+		require.Equal(t, []any{fleet.ConditionTrue, "as_declared"}, []any{is, why}, "it is declared as it runs")
+	})
+
 	t.Run("are only written with deploy=false, and released by deploy", func(t *testing.T) {
 		t.Parallel()
 		r := setup(t)
@@ -135,9 +170,16 @@ func TestDeployments(t *testing.T) {
 		require.Contains(t, status.Message, "deploy it")
 		require.Len(t, status.Conditions, 3)
 		require.False(t, status.Available)
+		require.Equal(t, fleet.Condition{ // X8, X18
+			Type: "synced", Status: fleet.ConditionFalse, Reason: "not_released", Since: r.deployment(webPath).UpdatedAt,
+			Message: "generation 1 was written without being released", Hint: "holdfast deploy deployment/web",
+		}, *status.Synced)
 		a = r.call(r.operator, http.MethodPost, webPath+"/deploy", `{"reason":"now"}`)
 		require.Equal(t, http.StatusAccepted, a.status, string(a.body))
 		require.Equal(t, "converge", into[api.Accepted](t, a).Operation.Kind)
+		require.Equal(t, webPath, into[api.Accepted](t, a).Operation.Object, "whose status says what is synced")
+		require.Equal(t, "rolling_out", deploymentStatusOf(t, r.deployment(webPath)).Synced.Reason, "its first release")
+		require.Equal(t, "rolling_out", into[api.Explanation](t, r.get(webPath+"/explain")).Status.Synced.Reason)
 		require.EqualValues(t, 1, deploymentStatusOf(t, r.deployment(webPath)).Revision)
 
 		r.put(webPath+"?deploy=false", strings.Replace(web, "fast", "slow", 1))
@@ -317,7 +359,7 @@ func TestDeploymentTurns(t *testing.T) {
 				require.WithinDuration(t, *s.Since, s.Conditions[i].Since, 0)
 				s.Conditions[i].Since = time.Time{}
 			}
-			s.Since = nil
+			s.Since, s.Synced.Since = nil, time.Time{}
 			return s
 		}
 		first := written()

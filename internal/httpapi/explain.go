@@ -44,7 +44,7 @@ func (s *server) explainDeployment(ctx context.Context, in *getInput) (*explainO
 		return nil, err
 	}
 	x := &explaining{s: s, view: v, name: fleet.DeploymentName(in.Name)}
-	x.out = api.Explanation{Name: in.Name, Project: string(v.Project), Status: s.deploymentStatus(in.Name, v)}
+	x.out = api.Explanation{Name: in.Name, Project: string(v.Project)}
 	for _, step := range []func(context.Context) error{x.declared, x.running, x.left, x.happened, x.wrote, x.room} {
 		if err := step(ctx); err != nil {
 			return nil, err
@@ -70,11 +70,13 @@ type explaining struct {
 func (x *explaining) declared(ctx context.Context) error {
 	o, err := x.s.store.GetObject(ctx, fleet.DeploymentKey(x.name))
 	if fleet.KindOf(err) == fleet.NotFound {
+		x.out.Status = x.s.deploymentStatus(string(x.name), x.view, nil)
 		return nil
 	}
 	if err != nil {
 		return err
 	}
+	x.out.Status = x.s.deploymentStatus(string(x.name), x.view, &o)
 	x.out.Project = string(o.Project)
 	generation, err := x.judged(ctx, o)
 	if err != nil {

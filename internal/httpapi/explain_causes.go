@@ -85,7 +85,7 @@ func (x *explaining) converged() bool {
 }
 
 func (x *explaining) holds(condition string) bool {
-	return slices.ContainsFunc(x.out.Status.Conditions, func(c fleet.DeploymentCondition) bool {
+	return slices.ContainsFunc(x.out.Status.Conditions, func(c fleet.Condition) bool {
 		return c.Type == condition && c.Status == fleet.ConditionTrue
 	})
 }

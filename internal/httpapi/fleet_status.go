@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/holdfast-io/holdfast/api"
@@ -153,37 +154,48 @@ func (f fleetSeen) since() time.Time {
 
 // synced: has what is declared reached every instance?
 func (f fleetSeen) synced() api.Condition {
-	c := api.Condition{Type: "Synced", Status: conditionFalse, Since: f.since()}
+	c := api.Condition{Type: decide.ConditionSynced, Status: fleet.ConditionFalse, Since: f.since()}
+	name := f.object.Name
 	switch {
 	case f.object.DeletingSince != nil:
-		c.Reason, c.Since = "deleting", *f.object.DeletingSince
+		c.Reason, c.Since = decide.SyncedDeleting, *f.object.DeletingSince
 	case f.Run == 0 || f.Generation != f.object.Generation:
-		c.Reason, c.Message, c.Since = "not_run", "what is declared was not run yet", f.object.UpdatedAt
+		c.Reason, c.Message, c.Since = decide.SyncedNotReleased, "what is declared was not run yet", f.object.UpdatedAt
+		c.Hint = "holdfast fleet run " + name
 	case f.RollbackOf != 0:
-		c.Reason, c.Message = "rolled_back", fmt.Sprintf("run %d takes run %d back", f.Run, f.RollbackOf)
+		c.Reason, c.Message = decide.SyncedRolledBack, fmt.Sprintf("run %d takes run %d back", f.Run, f.RollbackOf)
+		c.Hint = "holdfast fleet run " + name
+	case f.State == fleet.FleetPaused:
+		c.Reason, c.Hint = decide.SyncedPaused, "holdfast fleet resume "+name
+		_, c.Message = fleetReason(f.FleetRun)
+	case f.State.Live() && f.Cancel, f.State == fleet.FleetCancelled, f.State == fleet.FleetSuperseded:
+		c.Reason, c.Message, c.Hint = decide.SyncedCancelled, f.Message, "holdfast fleet run "+name
 	case f.State.Live():
-		c.Reason, c.Message = fleetReason(f.FleetRun)
+		c.Reason, c.Hint = decide.SyncedRollingOut, "holdfast describe fleet "+name
+		_, c.Message = fleetReason(f.FleetRun)
 	case f.State != fleet.FleetSucceeded:
-		c.Reason, c.Message = cmp.Or(f.Reason, string(f.State)), f.Message
+		c.Reason, c.Hint = decide.SyncedGivenUp, "holdfast fleet targets "+name+" --state failed"
+		c.Message = strings.TrimSuffix(cmp.Or(f.Reason, string(f.State))+": "+f.Message, ": ")
 	case f.Counts.Failed > 0:
 		c.Reason, c.Message = "targets_failed", fmt.Sprintf("%d of %d instances failed", f.Counts.Failed, f.Counts.Total)
+		c.Hint = "holdfast fleet retry " + name
 	default:
-		c.Status, c.Reason = conditionTrue, "applied"
+		c.Status, c.Reason = fleet.ConditionTrue, decide.SyncedAsDeclared
 	}
 	return c
 }
 
 // healthy: does what the run delivers work?
 func (f fleetSeen) healthy() api.Condition {
-	c := api.Condition{Type: "Healthy", Status: conditionTrue, Reason: "no_failures", Since: f.since()}
+	c := api.Condition{Type: "healthy", Status: fleet.ConditionTrue, Reason: "no_failures", Since: f.since()}
 	switch {
 	case f.Run == 0:
-		c.Status, c.Reason = conditionUnknown, "not_run"
+		c.Status, c.Reason = fleet.ConditionUnknown, "not_run"
 	case f.Counts.Failed > 0:
-		c.Status, c.Reason = conditionFalse, "targets_failed"
+		c.Status, c.Reason = fleet.ConditionFalse, "targets_failed"
 		c.Message = fmt.Sprintf("%d of %d instances failed", f.Counts.Failed, f.Counts.Total)
 	case f.State == fleet.FleetStopped:
-		c.Status, c.Reason, c.Message = conditionFalse, cmp.Or(f.Reason, "stopped"), f.Message
+		c.Status, c.Reason, c.Message = fleet.ConditionFalse, cmp.Or(f.Reason, "stopped"), f.Message
 	}
 	return c
 }

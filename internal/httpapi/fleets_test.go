@@ -223,8 +223,8 @@ func TestFleetReads(t *testing.T) {
 		s := into[api.FleetStatus](t, reply{body: o.Status})
 		require.Equal(t, "Declared", s.Phase)
 		require.Nil(t, s.Deadline)
-		require.Equal(t, "not_run", s.Conditions[0].Reason)
-		require.Equal(t, "Unknown", s.Conditions[1].Status)
+		require.Equal(t, "not_released", s.Conditions[0].Reason)
+		require.Equal(t, fleet.ConditionUnknown, s.Conditions[1].Status)
 		require.Equal(t, http.StatusNotFound, r.get(speedUp+"/targets").status)
 	})
 
@@ -237,7 +237,7 @@ func TestFleetReads(t *testing.T) {
 		require.Equal(t, []fleet.FleetCounts{f.run.PerWave[1], f.run.PerWave[2]}, s.PerWave)
 		require.Equal(t, "delivering", s.Reason)
 		require.Equal(t, "wave 1 of 2: 3 of 10 instances are done", s.Message)
-		require.Equal(t, "False", s.Conditions[0].Status)
+		require.Equal(t, fleet.ConditionFalse, s.Conditions[0].Status)
 		f.run.PerWave = nil
 		l := into[api.List[api.Object]](t, r.get("/api/v1/fleets"))
 		require.Len(t, l.Items, 1)
@@ -360,19 +360,22 @@ func TestFleetStatus(t *testing.T) {
 		return seen.status()
 	}
 	for _, c := range []struct {
-		name                     string
-		change                   func(*fleetSeen)
-		phase, synced, why, well string
+		name   string
+		change func(*fleetSeen)
+		phase  string
+		synced fleet.ConditionStatus
+		why    string
+		well   fleet.ConditionStatus
 	}{
-		{"all is done", func(*fleetSeen) {}, "Succeeded", "True", "applied", "True"},
-		{"the spec was changed since", func(s *fleetSeen) { s.object.Generation = 4 }, "Succeeded", "False", "not_run", "True"},
-		{"some failed", func(s *fleetSeen) { s.Counts.Failed = 1 }, "Succeeded", "False", "targets_failed", "False"},
-		{"it stopped", func(s *fleetSeen) { s.State, s.Reason = fleet.FleetStopped, "error_threshold" }, "Stopped", "False", "error_threshold", "False"},
-		{"it was cancelled", func(s *fleetSeen) { s.State = fleet.FleetCancelled }, "Cancelled", "False", "cancelled", "True"},
-		{"it ends", func(s *fleetSeen) { s.State, s.Cancel = fleet.FleetRunning, true }, "Running", "False", "cancelling", "True"},
-		{"it was paused", func(s *fleetSeen) { s.State = fleet.FleetPaused }, "Paused", "False", "paused", "True"},
-		{"it was taken back", func(s *fleetSeen) { s.RollbackOf = 1 }, "Succeeded", "False", "rolled_back", "True"},
-		{"it is being deleted", func(s *fleetSeen) { s.object.DeletingSince = &fleetTime }, "Deleting", "False", "deleting", "True"},
+		{"all is done", func(*fleetSeen) {}, "Succeeded", "true", "as_declared", "true"},
+		{"the spec was changed since", func(s *fleetSeen) { s.object.Generation = 4 }, "Succeeded", "false", "not_released", "true"},
+		{"some failed", func(s *fleetSeen) { s.Counts.Failed = 1 }, "Succeeded", "false", "targets_failed", "false"},
+		{"it stopped", func(s *fleetSeen) { s.State, s.Reason = fleet.FleetStopped, "error_threshold" }, "Stopped", "false", "given_up", "false"},
+		{"it was cancelled", func(s *fleetSeen) { s.State = fleet.FleetCancelled }, "Cancelled", "false", "cancelled", "true"},
+		{"it ends", func(s *fleetSeen) { s.State, s.Cancel = fleet.FleetRunning, true }, "Running", "false", "cancelled", "true"},
+		{"it was paused", func(s *fleetSeen) { s.State = fleet.FleetPaused }, "Paused", "false", "paused", "true"},
+		{"it was taken back", func(s *fleetSeen) { s.RollbackOf = 1 }, "Succeeded", "false", "rolled_back", "true"},
+		{"it is being deleted", func(s *fleetSeen) { s.object.DeletingSince = &fleetTime }, "Deleting", "false", "deleting", "true"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := of(c.change)

@@ -292,8 +292,21 @@ func (s *server) operationView(o postgres.Operation) api.Operation {
 	return api.Operation{
 		ID: string(o.ID), Kind: string(o.Kind), Site: string(o.Site), Instance: string(o.Instance), Node: string(o.Node), Fleet: string(o.Fleet), Module: o.Module, Deployment: string(o.Deployment), Holder: o.Holder, Region: string(o.Region), Forced: o.Forced, Revision: revision,
 		State: o.State, Reason: o.Reason, Message: o.Message, RequestedBy: o.RequestedBy, CreatedAt: o.CreatedAt,
-		EndedAt: o.EndedAt, Deadline: o.Deadline, Delivery: string(o.Delivery), Workflow: s.links.workflow(o.Subject, o.EntityRun),
+		EndedAt: o.EndedAt, Deadline: o.Deadline, Delivery: string(o.Delivery), Object: objectOf(o), Workflow: s.links.workflow(o.Subject, o.EntityRun),
 	}
+}
+
+// objectOf is the path of the object whose status says whether it is synced, "" for none.
+func objectOf(o postgres.Operation) string {
+	switch {
+	case o.Deployment != "":
+		return "/api/v1/deployments/" + string(o.Deployment)
+	case o.Fleet != "":
+		return "/api/v1/fleets/" + string(o.Fleet)
+	case o.Site != "" && o.Instance != "":
+		return "/api/v1/sites/" + string(o.Site) + "/instances/" + string(o.Instance)
+	}
+	return ""
 }
 
 // links make the addresses of workflow runs in Temporal Web.

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"cmp"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/holdfast-io/holdfast/api"
@@ -115,12 +116,6 @@ func (i instanceSeen) replicated() string {
 	return fmt.Sprintf("%d/%d", i.holding(), len(i.Nodes))
 }
 
-const (
-	conditionTrue    = "True"
-	conditionFalse   = "False"
-	conditionUnknown = "Unknown"
-)
-
 // conditions tell sync and health apart (X18).
 func (i instanceSeen) conditions() []api.Condition {
 	return []api.Condition{i.synced(), i.healthy(), i.replicatedCondition()}
@@ -128,25 +123,29 @@ func (i instanceSeen) conditions() []api.Condition {
 
 // synced: is the latest generation applied?
 func (i instanceSeen) synced() api.Condition {
-	c := api.Condition{Type: "Synced", Status: conditionFalse, Since: i.object.UpdatedAt}
+	c := api.Condition{Type: decide.ConditionSynced, Status: fleet.ConditionFalse, Since: i.object.UpdatedAt, Revision: i.Desired.Revision}
+	name := i.object.Scope + "/" + i.object.Name
 	if i.Last != nil {
 		c.Message = i.Last.Message
 	}
 	switch {
 	case i.object.DeletingSince != nil:
-		c.Reason, c.Since = "deleting", *i.object.DeletingSince
+		c.Reason, c.Since = decide.SyncedDeleting, *i.object.DeletingSince
 	case i.DesiredGeneration != i.object.Generation:
-		c.Reason, c.Message = "not_released", "the latest spec was written without being released: deploy it"
+		c.Reason, c.Message, c.Hint = decide.SyncedNotReleased, "the latest spec was written without being released", "holdfast deploy "+name
 	case i.applied():
-		c.Status, c.Reason, c.Message, c.Since = conditionTrue, "applied", "", i.Recorded
+		c.Status, c.Reason, c.Message, c.Since = fleet.ConditionTrue, decide.SyncedAsDeclared, "", i.Recorded
 	case i.delivering():
-		c.Reason, c.Since = "delivering", i.Last.CreatedAt
+		c.Reason, c.Since, c.Hint = decide.SyncedRollingOut, i.Last.CreatedAt, "holdfast wait "+name
 	case i.staged():
 		c.Reason, c.Message, c.Since = "staged", "it was fetched, and waits for the window of its site", endOf(*i.Last)
+	case i.gaveUp() && i.Last.State == fleet.DeliveryCancelled:
+		c.Reason, c.Since, c.Hint = decide.SyncedCancelled, endOf(*i.Last), "holdfast deploy "+name
 	case i.gaveUp():
-		c.Reason, c.Since = cmp.Or(i.Last.Reason, string(i.Last.State)), endOf(*i.Last)
+		c.Reason, c.Since, c.Hint = decide.SyncedGivenUp, endOf(*i.Last), "holdfast deploy "+name
+		c.Message = strings.TrimSuffix(cmp.Or(i.Last.Reason, string(i.Last.State))+": "+i.Last.Message, ": ")
 	default:
-		c.Reason, c.Message = "pending", "waiting for its delivery to begin"
+		c.Reason, c.Message, c.Hint = decide.SyncedRollingOut, "waiting for its delivery to begin", "holdfast wait "+name
 	}
 	return c
 }
@@ -160,7 +159,7 @@ func endOf(d deliveries.Delivery) time.Time {
 
 // healthy: does what is deployed work on the active node?
 func (i instanceSeen) healthy() api.Condition {
-	c := api.Condition{Type: "Healthy", Status: conditionUnknown, Since: i.object.CreatedAt}
+	c := api.Condition{Type: "healthy", Status: fleet.ConditionUnknown, Since: i.object.CreatedAt}
 	a := i.active()
 	if a != nil && !a.ReportedAt.IsZero() {
 		c.Since = a.ReportedAt
@@ -171,25 +170,25 @@ func (i instanceSeen) healthy() api.Condition {
 	case a == nil || a.Version.IsZero():
 		c.Reason = i.ill()
 	case a.Reason != "":
-		c.Status, c.Reason = conditionFalse, a.Reason
+		c.Status, c.Reason = fleet.ConditionFalse, a.Reason
 	case !i.Snapshot.Enabled:
-		c.Status, c.Reason = conditionTrue, "disabled"
+		c.Status, c.Reason = fleet.ConditionTrue, "disabled"
 	case a.Running:
-		c.Status, c.Reason = conditionTrue, "running"
+		c.Status, c.Reason = fleet.ConditionTrue, "running"
 	default:
-		c.Status, c.Reason = conditionTrue, "applied"
+		c.Status, c.Reason = fleet.ConditionTrue, "applied"
 	}
 	return c
 }
 
 // replicatedCondition: do all nodes that should hold what is deployed?
 func (i instanceSeen) replicatedCondition() api.Condition {
-	c := api.Condition{Type: "Replicated", Status: conditionFalse, Since: i.Recorded}
+	c := api.Condition{Type: "replicated", Status: fleet.ConditionFalse, Since: i.Recorded}
 	switch {
 	case i.Snapshot.IsZero():
 		c.Reason, c.Since = "not_deployed", i.object.CreatedAt
 	case i.holding() == len(i.Nodes):
-		c.Status, c.Reason = conditionTrue, "all_nodes"
+		c.Status, c.Reason = fleet.ConditionTrue, "all_nodes"
 	default:
 		c.Reason = "not_confirmed"
 		for _, n := range i.Nodes {

@@ -77,32 +77,32 @@ func TestInstanceStatus(t *testing.T) {
 		healthy    string
 		copies     string
 	}{
-		{"all is well", deployedSeen(), phaseDeployed, "2/2", "True applied", "True running", "True all_nodes"},
-		{"the other node is active now", deployedSeen(failedOver), phaseDeployed, "2/2", "True applied", "True applied", "True all_nodes"},
-		{"nothing was released", deployedSeen(never), phasePending, "0/2", "False not_released", "Unknown not_deployed", "False not_deployed"},
-		{"the delivery has not begun", deployedSeen(desired(4)), phasePending, "2/2", "False pending", "True running", "True all_nodes"},
-		{"a delivery is under way", deployedSeen(desired(4), last(4, fleet.DeliveryOpen, "")), phaseDelivering, "2/2", "False delivering", "True running", "True all_nodes"},
-		{"the standby is being served", deployedSeen(standbyBehind, last(3, fleet.DeliveryOpen, "")), phaseDelivering, "1/2", "True applied", "True running", "False communication"},
-		{"the delivery failed", deployedSeen(desired(4), last(4, fleet.DeliveryFailed, "apply_failed")), phaseFailed, "2/2", "False apply_failed", "True running", "True all_nodes"},
-		{"nobody knows", deployedSeen(desired(4), last(4, fleet.DeliveryUnknown, "")), phaseFailed, "2/2", "False unknown", "True running", "True all_nodes"},
-		{"the delivery was cancelled", deployedSeen(desired(4), last(4, fleet.DeliveryCancelled, "cancelled")), phaseFailed, "2/2", "False cancelled", "True running", "True all_nodes"},
-		{"an older one failed", deployedSeen(desired(5), last(4, fleet.DeliveryFailed, "apply_failed")), phasePending, "2/2", "False pending", "True running", "True all_nodes"},
-		{"it was superseded", deployedSeen(desired(4), last(4, fleet.DeliverySuperseded, "")), phasePending, "2/2", "False pending", "True running", "True all_nodes"},
-		{"the standby lags", deployedSeen(standbyBehind, last(3, fleet.DeliveryFailed, "not_replicated")), phaseDegraded, "1/2", "True applied", "True running", "False communication"},
-		{"the command exited", deployedSeen(exited), phaseDegraded, "2/2", "True applied", "False exited", "True all_nodes"},
-		{"no node is active", deployedSeen(nobody), phaseDegraded, "2/2", "True applied", "Unknown no_active_node", "True all_nodes"},
-		{"it is disabled", deployedSeen(disabled), phaseDisabled, "2/2", "True applied", "True disabled", "True all_nodes"},
-		{"it is being deleted", deployedSeen(deleting, last(3, fleet.DeliveryOpen, "")), phaseDeleting, "2/2", "False deleting", "True running", "True all_nodes"},
-		{"the latest spec was not released", deployedSeen(unreleased), phaseDeployed, "2/2", "False not_released", "True running", "True all_nodes"},
+		{"all is well", deployedSeen(), phaseDeployed, "2/2", "true as_declared", "true running", "true all_nodes"},
+		{"the other node is active now", deployedSeen(failedOver), phaseDeployed, "2/2", "true as_declared", "true applied", "true all_nodes"},
+		{"nothing was released", deployedSeen(never), phasePending, "0/2", "false not_released", "unknown not_deployed", "false not_deployed"},
+		{"the delivery has not begun", deployedSeen(desired(4)), phasePending, "2/2", "false rolling_out", "true running", "true all_nodes"},
+		{"a delivery is under way", deployedSeen(desired(4), last(4, fleet.DeliveryOpen, "")), phaseDelivering, "2/2", "false rolling_out", "true running", "true all_nodes"},
+		{"the standby is being served", deployedSeen(standbyBehind, last(3, fleet.DeliveryOpen, "")), phaseDelivering, "1/2", "true as_declared", "true running", "false communication"},
+		{"the delivery failed", deployedSeen(desired(4), last(4, fleet.DeliveryFailed, "apply_failed")), phaseFailed, "2/2", "false given_up", "true running", "true all_nodes"},
+		{"nobody knows", deployedSeen(desired(4), last(4, fleet.DeliveryUnknown, "")), phaseFailed, "2/2", "false given_up", "true running", "true all_nodes"},
+		{"the delivery was cancelled", deployedSeen(desired(4), last(4, fleet.DeliveryCancelled, "cancelled")), phaseFailed, "2/2", "false cancelled", "true running", "true all_nodes"},
+		{"an older one failed", deployedSeen(desired(5), last(4, fleet.DeliveryFailed, "apply_failed")), phasePending, "2/2", "false rolling_out", "true running", "true all_nodes"},
+		{"it was superseded", deployedSeen(desired(4), last(4, fleet.DeliverySuperseded, "")), phasePending, "2/2", "false rolling_out", "true running", "true all_nodes"},
+		{"the standby lags", deployedSeen(standbyBehind, last(3, fleet.DeliveryFailed, "not_replicated")), phaseDegraded, "1/2", "true as_declared", "true running", "false communication"},
+		{"the command exited", deployedSeen(exited), phaseDegraded, "2/2", "true as_declared", "false exited", "true all_nodes"},
+		{"no node is active", deployedSeen(nobody), phaseDegraded, "2/2", "true as_declared", "unknown no_active_node", "true all_nodes"},
+		{"it is disabled", deployedSeen(disabled), phaseDisabled, "2/2", "true as_declared", "true disabled", "true all_nodes"},
+		{"it is being deleted", deployedSeen(deleting, last(3, fleet.DeliveryOpen, "")), phaseDeleting, "2/2", "false deleting", "true running", "true all_nodes"},
+		{"the latest spec was not released", deployedSeen(unreleased), phaseDeployed, "2/2", "false not_released", "true running", "true all_nodes"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			status := statusFrom(c.seen)
 			require.Equal(t, c.phase, status.Phase)
 			require.Equal(t, c.replicated, status.Replicated)
-			want := []string{"Synced " + c.synced, "Healthy " + c.healthy, "Replicated " + c.copies}
+			want := []string{"synced " + c.synced, "healthy " + c.healthy, "replicated " + c.copies}
 			for i, condition := range status.Conditions {
-				require.Equal(t, want[i], condition.Type+" "+condition.Status+" "+condition.Reason)
+				require.Equal(t, want[i], condition.Type+" "+string(condition.Status)+" "+condition.Reason)
 				require.False(t, condition.Since.IsZero())
 			}
 		})

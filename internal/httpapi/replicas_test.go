@@ -305,7 +305,7 @@ func TestExplain(t *testing.T) {
 	t.Run("says that nothing is wrong when nothing is", func(t *testing.T) {
 		r.sql(`UPDATE replicas SET state = 'HEALTHY', health = 'HEALTHY' WHERE id = '` + two + `'`)
 		r.sql(`UPDATE deployments SET state = 'RUNNING', reason = 'converged', awaited = '', wake_at = NULL,
-			conditions = '[{"type":"progressing","status":"false","reason":"converged"},{"type":"degraded","status":"false","reason":"as_declared"}]'`)
+			conditions = '[{"type":"progressing","status":"false","reason":"converged"},{"type":"degraded","status":"false","reason":"all_healthy"}]'`)
 		e := into[api.Explanation](t, r.get(webPath+"/explain"))
 		require.Equal(t, api.Cause{
 			Code: CauseNode, Reason: "nodes_not_heard", Message: "2 replicas are on nodes that are not connected", Hint: "holdfast get nodes",

@@ -55,63 +55,6 @@ func (q *Queries) ActiveRollout(ctx context.Context, deployment string) (Rollout
 	return i, err
 }
 
-const activeRollouts = `-- name: ActiveRollouts :many
-SELECT deployment, number, uid, project, from_revision, to_revision, process_version, strategy, state, reason, message, failure, from_target, step, step_at, want, proven, most, at_start, progress_at, progress, until, deadline_at, short, crashes, owed, next_attempt, created_by, created_at, since, ended_at, began_in FROM rollouts WHERE deployment = ANY($1::text[]) AND ended_at IS NULL
-`
-
-func (q *Queries) ActiveRollouts(ctx context.Context, names []string) ([]Rollout, error) {
-	rows, err := q.db.Query(ctx, activeRollouts, names)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []Rollout
-	for rows.Next() {
-		var i Rollout
-		if err := rows.Scan(
-			&i.Deployment,
-			&i.Number,
-			&i.Uid,
-			&i.Project,
-			&i.FromRevision,
-			&i.ToRevision,
-			&i.ProcessVersion,
-			&i.Strategy,
-			&i.State,
-			&i.Reason,
-			&i.Message,
-			&i.Failure,
-			&i.FromTarget,
-			&i.Step,
-			&i.StepAt,
-			&i.Want,
-			&i.Proven,
-			&i.Most,
-			&i.AtStart,
-			&i.ProgressAt,
-			&i.Progress,
-			&i.Until,
-			&i.DeadlineAt,
-			&i.Short,
-			&i.Crashes,
-			&i.Owed,
-			&i.NextAttempt,
-			&i.CreatedBy,
-			&i.CreatedAt,
-			&i.Since,
-			&i.EndedAt,
-			&i.BeganIn,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const adoptRevision = `-- name: AdoptRevision :one
 UPDATE deployments SET revision = $1, process_version = $2, began = $1, began_version = $2,
     stable = CASE WHEN target > 0 THEN $1 ELSE stable END,
@@ -451,6 +394,66 @@ func (q *Queries) MoveRollout(ctx context.Context, arg MoveRolloutParams) error 
 	return err
 }
 
+const newestRollouts = `-- name: NewestRollouts :many
+SELECT r.deployment, r.number, r.uid, r.project, r.from_revision, r.to_revision, r.process_version, r.strategy, r.state, r.reason, r.message, r.failure, r.from_target, r.step, r.step_at, r.want, r.proven, r.most, r.at_start, r.progress_at, r.progress, r.until, r.deadline_at, r.short, r.crashes, r.owed, r.next_attempt, r.created_by, r.created_at, r.since, r.ended_at, r.began_in FROM deployments d JOIN rollouts r ON r.deployment = d.name AND r.uid = d.uid
+ AND r.number = (SELECT max(x.number) FROM rollouts x WHERE x.deployment = d.name)
+WHERE d.name = ANY($1::text[])
+`
+
+// Of the declaration that runs; one under way is the newest.
+func (q *Queries) NewestRollouts(ctx context.Context, names []string) ([]Rollout, error) {
+	rows, err := q.db.Query(ctx, newestRollouts, names)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Rollout
+	for rows.Next() {
+		var i Rollout
+		if err := rows.Scan(
+			&i.Deployment,
+			&i.Number,
+			&i.Uid,
+			&i.Project,
+			&i.FromRevision,
+			&i.ToRevision,
+			&i.ProcessVersion,
+			&i.Strategy,
+			&i.State,
+			&i.Reason,
+			&i.Message,
+			&i.Failure,
+			&i.FromTarget,
+			&i.Step,
+			&i.StepAt,
+			&i.Want,
+			&i.Proven,
+			&i.Most,
+			&i.AtStart,
+			&i.ProgressAt,
+			&i.Progress,
+			&i.Until,
+			&i.DeadlineAt,
+			&i.Short,
+			&i.Crashes,
+			&i.Owed,
+			&i.NextAttempt,
+			&i.CreatedBy,
+			&i.CreatedAt,
+			&i.Since,
+			&i.EndedAt,
+			&i.BeganIn,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const raiseStable = `-- name: RaiseStable :one
 UPDATE deployments SET target = coalesce((SELECT r.from_target FROM rollouts r WHERE r.deployment = deployments.name AND r.ended_at IS NULL), target),
     process_version = greatest(last_version, process_version) + 1, began_version = greatest(last_version, process_version) + 1, last_version = greatest(last_version, process_version) + 1, updated_at = now()
@@ -544,10 +547,19 @@ type SeeRollbackRow struct {
 	Before   int64
 }
 
+// What a rollback without a revision finds. Before is the newest that ran as it was to, of another object than the deployment's own.
 func (q *Queries) SeeRollback(ctx context.Context, deployment string) (SeeRollbackRow, error) {
 	row := q.db.QueryRow(ctx, seeRollback, deployment)
 	var i SeeRollbackRow
-	err := row.Scan(&i.Own, &i.Newest, &i.Stable, &i.Waits, &i.RollsOut, &i.Idle, &i.Before)
+	err := row.Scan(
+		&i.Own,
+		&i.Newest,
+		&i.Stable,
+		&i.Waits,
+		&i.RollsOut,
+		&i.Idle,
+		&i.Before,
+	)
 	return i, err
 }
 

@@ -814,8 +814,8 @@ func TestDoorOfUnreleased(t *testing.T) {
 func TestDeploymentConditionsSince(t *testing.T) {
 	t.Parallel()
 	b := setup(t).deployable()
-	conditions := func() map[string]fleet.DeploymentCondition {
-		out := map[string]fleet.DeploymentCondition{}
+	conditions := func() map[string]fleet.Condition {
+		out := map[string]fleet.Condition{}
 		for _, c := range b.viewed().Conditions {
 			require.WithinDuration(t, time.Now(), c.Since, time.Minute)
 			out[c.Type] = c

@@ -44,7 +44,7 @@ func (c *carrying) move(ctx context.Context) error {
 
 // conditions dates those of the plan by those that were, and says whether they changed.
 func (c *carrying) conditions(before json.RawMessage) (out json.RawMessage, changed bool, err error) {
-	var was []fleet.DeploymentCondition
+	var was []fleet.Condition
 	if err := json.Unmarshal(before, &was); err != nil {
 		return nil, false, postgres.Failed("read the conditions", err)
 	}

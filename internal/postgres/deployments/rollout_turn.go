@@ -178,9 +178,9 @@ func (s *Store) RevisionBefore(ctx context.Context, name fleet.DeploymentName) (
 		WithHint("name one; see its rollouts: holdfast rollout history " + string(name))
 }
 
-// addRollouts adds the rollouts under way to what is known of deployments.
+// addRollouts adds the newest rollouts to what is known of deployments.
 func (s *Store) addRollouts(ctx context.Context, names []string, views map[string]DeploymentView) error {
-	rows, err := s.Q.ActiveRollouts(ctx, names)
+	rows, err := s.Q.NewestRollouts(ctx, names)
 	if err != nil {
 		return postgres.Failed("read the rollouts", err)
 	}
@@ -190,7 +190,9 @@ func (s *Store) addRollouts(ctx context.Context, names []string, views map[strin
 			return err
 		}
 		v := views[row.Deployment]
-		v.Rollout, v.Deploying = &r, r.To
+		if v.LastRollout = &r; r.State.Active() {
+			v.Rollout, v.Deploying = &r, r.To
+		}
 		views[row.Deployment] = v
 	}
 	return nil

@@ -25,12 +25,19 @@ type DeploymentView struct {
 	// Revision. Rollout is the one under way, nil without one. Redeclared says that another declaration waits for the end of this.
 	Revision, Deploying, Stable int64
 	Rollout                     *Rollout
+	// LastRollout is the newest, also if it has ended.
+	LastRollout *Rollout
 	// Pending is what waits for a restart, nil for nothing.
 	Pending        *PendingRestart
 	ProcessVersion int64
-	// Generation and Definition are those of Revision, Released is the generation that was released last.
-	Generation int64
-	Released   int64
+	// Generation and Definition are those of Revision, which was released at ReleasedAt. Newest, of generation Released, was released
+	// last, at NewestAt: of the declaration that waits, if one does.
+	Generation           int64
+	Released, Newest     int64
+	ReleasedAt, NewestAt time.Time
+	// Stopped says that Revision is declared stopped, Present counts all replicas that have not ended.
+	Stopped    bool
+	Present    int
 	Definition fleet.Hash
 	Redeclared bool
 	Attempts   int
@@ -38,7 +45,7 @@ type DeploymentView struct {
 	// NextAttempt is when it tries again, zero when it does not wait.
 	NextAttempt time.Time
 	Counts      ReplicaCounts
-	Conditions  []fleet.DeploymentCondition
+	Conditions  []fleet.Condition
 	// Awaited says what it waits for, Until when it looks again by itself.
 	Awaited   string
 	Until     time.Time
@@ -78,7 +85,8 @@ func deploymentViewOf(r db.ViewDeploymentsRow) (DeploymentView, error) {
 	v := DeploymentView{
 		Name: fleet.DeploymentName(d.Name), UID: d.Uid, Project: fleet.ProjectName(d.Project), State: fleet.DeploymentState(d.State),
 		Reason: d.Reason, Message: d.Message, Since: d.Since, Target: int(d.Target), Min: int(r.Least), Revision: d.Revision, ProcessVersion: d.ProcessVersion,
-		Generation: r.Generation, Released: r.ReleasedGeneration, Redeclared: d.NextUid != nil, Attempts: int(d.Attempts), Crashes: int(d.Crashes),
+		Generation: r.Generation, Released: r.ReleasedGeneration, Newest: r.Newest, ReleasedAt: r.OwnAt, NewestAt: r.NewestAt, Stopped: r.Stopped,
+		Present: int(r.Present), Redeclared: d.NextUid != nil, Attempts: int(d.Attempts), Crashes: int(d.Crashes),
 		NextAttempt: timeOf(d.NextAttempt), Awaited: d.Awaited, Until: timeOf(d.WakeAt), EntityRun: d.EntityRun, Updated: d.UpdatedAt,
 		Counts: ReplicaCounts{
 			Starting: int(r.Starting), Healthy: int(r.Healthy), Routable: int(r.Routable), Unhealthy: int(r.Unhealthy), Terminating: int(r.Terminating), Unheard: int(r.Unheard),

@@ -164,12 +164,15 @@ WHERE name = @name;
 
 -- name: ViewDeployments :many
 SELECT sqlc.embed(d), coalesce(v.generation, 0)::bigint AS generation, coalesce(v.definition, ''::bytea)::bytea AS definition, coalesce(v.least, 0)::integer AS least,
-       coalesce((SELECT x.generation FROM deployment_revisions x WHERE x.deployment = d.name AND x.uid = d.uid ORDER BY x.revision DESC LIMIT 1), 0)::bigint AS released_generation,
-       c.starting, c.healthy, c.routable, c.unhealthy, c.terminating, c.unheard, c.older
+       coalesce(v.stopped, false)::boolean AS stopped, coalesce(v.created_at, d.since)::timestamptz AS own_at,
+       coalesce(n.generation, 0)::bigint AS released_generation, coalesce(n.revision, 0)::bigint AS newest, coalesce(n.created_at, d.since)::timestamptz AS newest_at,
+       c.present, c.starting, c.healthy, c.routable, c.unhealthy, c.terminating, c.unheard, c.older
 FROM deployments d
-LEFT JOIN LATERAL (SELECT x.generation, x.definition, coalesce(x.object, x.definition) AS object, (x.spec #>> '{replicas,min}')::integer AS least FROM deployment_revisions x WHERE x.deployment = d.name AND x.revision = d.revision OFFSET 0) v ON true
+LEFT JOIN LATERAL (SELECT x.generation, x.definition, coalesce(x.object, x.definition) AS object, x.created_at, x.spec ->> 'state' = 'stopped' AS stopped, (x.spec #>> '{replicas,min}')::integer AS least FROM deployment_revisions x WHERE x.deployment = d.name AND x.revision = d.revision OFFSET 0) v ON true
+LEFT JOIN LATERAL (SELECT x.revision, x.generation, x.created_at FROM deployment_revisions x
+                   WHERE x.deployment = d.name AND x.uid = coalesce(d.next_uid, d.uid) ORDER BY x.revision DESC LIMIT 1) n ON true
 CROSS JOIN LATERAL (
-    SELECT count(*) FILTER (WHERE r.heard AND r.state = 'STARTING') AS starting, count(*) FILTER (WHERE r.heard AND r.state = 'HEALTHY') AS healthy,
+    SELECT count(*) AS present, count(*) FILTER (WHERE r.heard AND r.state = 'STARTING') AS starting, count(*) FILTER (WHERE r.heard AND r.state = 'HEALTHY') AS healthy,
            count(*) FILTER (WHERE r.heard AND r.state = 'HEALTHY' AND NOT r.unready) AS routable,
            count(*) FILTER (WHERE r.heard AND r.state = 'UNHEALTHY') AS unhealthy, count(*) FILTER (WHERE r.state = 'TERMINATING') AS terminating,
            count(*) FILTER (WHERE r.state <> 'TERMINATING' AND NOT r.heard) AS unheard,

@@ -64,9 +64,11 @@ SELECT count(*) FROM replicas r
 JOIN LATERAL (SELECT s.heard FROM replica_nodes s WHERE s.name = r.node OFFSET 0) n ON n.heard
 WHERE r.deployment = @deployment AND r.ended_at IS NULL AND r.state = 'HEALTHY' AND NOT r.unready;
 
--- name: ActiveRollouts :many
-SELECT * FROM rollouts WHERE deployment = ANY(@names::text[]) AND ended_at IS NULL;
-
+-- Of the declaration that runs; one under way is the newest.
+-- name: NewestRollouts :many
+SELECT r.* FROM deployments d JOIN rollouts r ON r.deployment = d.name AND r.uid = d.uid
+ AND r.number = (SELECT max(x.number) FROM rollouts x WHERE x.deployment = d.name)
+WHERE d.name = ANY(@names::text[]);
 
 -- Since when a server of the link was there, and 30 s more.
 -- name: RegionThere :one
