@@ -21,6 +21,11 @@ type RegionStatus struct {
 	Followed *RegionFollowed `json:"followed,omitempty"`
 }
 
+// CopyStatus is the status of a copy of what another region owns.
+type CopyStatus struct {
+	Synced *Condition `json:"synced,omitempty" doc:"whether the copy is what its owner declares"`
+}
+
 // RegionFollowed is how far a region follows a peer.
 type RegionFollowed struct {
 	// LagSeconds is how far the copies are behind: the time since this region had all that the peer had committed, in seconds; at rest up to 5.

@@ -119,7 +119,7 @@ func regionsText(raw json.RawMessage) string {
 func (c *cli) describeInstance(ctx context.Context, client *api.Client, o api.Object) error {
 	_, s := instanceOf(o)
 	fmt.Fprintf(c.stdout, "\nPhase:          %s (of generation %d)\n", clean(s.Phase), s.ObservedGeneration)
-	c.describeSynced(syncedOf(s.Conditions))
+	c.describeSynced(syncedOf(o.Status))
 	fmt.Fprintf(c.stdout, "Revision:       %d deployed, %d desired, hash %s\n", s.Revision, s.DesiredRevision, clean(first(string(s.RevisionHash), "none")))
 	fmt.Fprintf(c.stdout, "Replicated:     %s\n\nNodes:\n", clean(s.Replicated))
 	nodes := newTable([]string{"NODE", "ROLE", "EPOCH", "REVISION", "HASH", "RUNNING", "REASON", "OWED", "OWED REASON"})

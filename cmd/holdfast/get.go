@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -66,7 +67,7 @@ func (c *cli) fetch(ctx context.Context, client *api.Client, f fetching) (view, 
 	if len(f.names) == 0 {
 		var err error
 		v.items, v.next, err = f.list(ctx, c, client, f.in)
-		return v, err
+		return f.withSynced(v), err
 	}
 	for _, name := range f.names {
 		var it item
@@ -81,7 +82,21 @@ func (c *cli) fetch(ctx context.Context, client *api.Client, f fetching) (view, 
 		}
 		v.items = append(v.items, it)
 	}
-	return v, nil
+	return f.withSynced(v), nil
+}
+
+// withSynced adds whether copies are what their owners declare, if their kind does not show it.
+func (f fetching) withSynced(v view) view {
+	if f.in.region == "" || slices.Contains(v.header, headerSynced) {
+		return v
+	}
+	v.header = append(slices.Clone(v.header), headerSynced)
+	for i, it := range v.items {
+		if o, is := it.value.(api.Object); is {
+			v.items[i].cells = append(it.cells, syncedWord(syncedOf(o.Status)))
+		}
+	}
+	return v
 }
 
 // qualified adds the site to instances.

@@ -11,7 +11,7 @@ import (
 )
 
 var (
-	deploymentHeader = []string{"NAME", "PROJECT", "TYPE", "STATE", "SYNCED", "AVAILABLE", "HEALTHY", "REVISION", "WHY", "SINCE", "UPDATED"}
+	deploymentHeader = []string{"NAME", "PROJECT", "TYPE", "STATE", headerSynced, "AVAILABLE", "HEALTHY", "REVISION", "WHY", "SINCE", "UPDATED"}
 	poolHeader       = []string{"NAME", "PROJECT", "SITES", "NODES", "LABELS", "MAX REPLICAS", "GENERATION", "UPDATED"}
 )
 

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-var fleetHeader = []string{"NAME", "PROJECT", "PHASE", "SYNCED", "RUN", "WAVE", "DONE", "FAILED", "REASON", "GENERATION", "UPDATED"}
+var fleetHeader = []string{"NAME", "PROJECT", "PHASE", headerSynced, "RUN", "WAVE", "DONE", "FAILED", "REASON", "GENERATION", "UPDATED"}
 
 func fleetCells(c *cli, o api.Object) []string {
 	s := fleetOf(o)
@@ -19,7 +19,7 @@ func fleetCells(c *cli, o api.Object) []string {
 		wave = fmt.Sprintf("%d/%d", s.Wave, s.Waves)
 	}
 	return []string{
-		o.Name, o.Project, s.Phase, syncedWord(syncedOf(s.Conditions)), number(s.Run), wave, doneText(s.Counts), fmt.Sprint(s.Counts.Failed), s.Reason,
+		o.Name, o.Project, s.Phase, syncedWord(syncedOf(o.Status)), number(s.Run), wave, doneText(s.Counts), fmt.Sprint(s.Counts.Failed), s.Reason,
 		number(o.Generation), c.ago(o.UpdatedAt),
 	}
 }
@@ -60,7 +60,7 @@ const (
 // workflow to open.
 func (c *cli) describeFleet(ctx context.Context, client *api.Client, o api.Object) error {
 	s := fleetOf(o)
-	c.describeFleetRun(s)
+	c.describeFleetRun(s, syncedOf(o.Status))
 	waves := newTable([]string{"WAVE", "TOTAL", "WAITING", "DELIVERING", "STAGED", "SUCCEEDED", "UNCHANGED", "SUPERSEDED", "FAILED"})
 	for i, n := range s.PerWave {
 		cells := []string{fmt.Sprint(i + 1)}
@@ -84,9 +84,9 @@ func (c *cli) describeFleet(ctx context.Context, client *api.Client, o api.Objec
 	return c.describeRuns(ctx, client, o.Name)
 }
 
-func (c *cli) describeFleetRun(s api.FleetStatus) {
+func (c *cli) describeFleetRun(s api.FleetStatus, synced *api.Condition) {
 	fmt.Fprintf(c.stdout, "\nPhase:          %s (of generation %d)\n", clean(s.Phase), s.ObservedGeneration)
-	c.describeSynced(syncedOf(s.Conditions))
+	c.describeSynced(synced)
 	if s.Run == 0 {
 		return
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-var instanceHeader = []string{"NAME", "PHASE", "SYNCED", "ENABLED", "REVISION", "DESIRED", "REPLICATED", "RUNNING ON", "HASH", "UPDATED"}
+var instanceHeader = []string{"NAME", "PHASE", headerSynced, "ENABLED", "REVISION", "DESIRED", "REPLICATED", "RUNNING ON", "HASH", "UPDATED"}
 
 func instanceCells(c *cli, o api.Object) []string {
 	spec, status := instanceOf(o)
@@ -22,7 +22,7 @@ func instanceCells(c *cli, o api.Object) []string {
 		phase = "deleting"
 	}
 	return []string{
-		o.Site + "/" + o.Name, phase, syncedWord(syncedOf(status.Conditions)), yesNo(spec.Enabled), number(status.Revision), number(status.DesiredRevision),
+		o.Site + "/" + o.Name, phase, syncedWord(syncedOf(o.Status)), yesNo(spec.Enabled), number(status.Revision), number(status.DesiredRevision),
 		status.Replicated, running, short(status.RevisionHash), c.ago(o.UpdatedAt),
 	}
 }

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
+
+const headerSynced = "SYNCED"
 
 // syncedWord is "yes", or the reason why what is declared is not what runs.
 func syncedWord(s *api.Condition) string {
@@ -42,14 +45,19 @@ func syncedHint(s *api.Condition) string {
 	return s.Hint
 }
 
-// syncedOf finds the condition synced, nil for none.
-func syncedOf(conditions []api.Condition) *api.Condition {
-	for i := range conditions {
-		if conditions[i].Type == decide.ConditionSynced {
-			return &conditions[i]
+// syncedOf finds the condition synced in a status, also in that of a copy, nil for none.
+func syncedOf(status json.RawMessage) *api.Condition {
+	var s struct {
+		Synced     *api.Condition
+		Conditions []api.Condition
+	}
+	_ = json.Unmarshal(status, &s) // an unknown shape shows none
+	for i := range s.Conditions {
+		if s.Conditions[i].Type == decide.ConditionSynced {
+			return &s.Conditions[i]
 		}
 	}
-	return nil
+	return s.Synced
 }
 
 // describeSynced says whether what is declared is what runs, and what helps.

@@ -1,8 +1,10 @@
 package httpapi
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -223,4 +225,31 @@ func TestPlanUnderPolicies(t *testing.T) {
 	require.Equal(t, "service of-other not found in project own", planOf(t, p, "i").Problem.Detail)
 	require.GreaterOrEqual(t, r.call(r.admin, http.MethodPost, applyPath, body).status, 400)
 	require.Equal(t, http.StatusNotFound, r.call(r.admin, http.MethodGet, "/api/v1/pools/c", nil).status, "nothing was written")
+}
+
+// X8, X18: a copy says whether it is what its owner declares, and where to look if it is not.
+func TestCopyIsSynced(t *testing.T) {
+	t.Parallel()
+	r := twoOfAName(t)
+	r.copied(fleet.PoolKey("north"), "line", "eu", `{}`)
+	synced := func(path string) string {
+		var status api.CopyStatus
+		require.NoError(t, json.Unmarshal(r.view(path).Status, &status))
+		listed := into[api.List[api.Object]](t, r.call(r.admin, http.MethodGet, strings.Replace(path, "/north", "", 1), nil))
+		if strings.Contains(path, "pools") {
+			require.JSONEq(t, string(r.view(path).Status), string(listed.Items[0].Status))
+		}
+		return status.Synced.Reason + " " + status.Synced.Hint
+	}
+	const pool = "/api/v1/pools/north?region=eu"
+	require.Equal(t, "as_declared ", synced("/api/v1/templates/press?region=eu"), "this region owns it")
+	require.Equal(t, "behind holdfast sync status", synced(pool), "it was never up to date")
+	r.sql(`INSERT INTO region_streams (peer, run, current_at) VALUES ('eu', 'run', now()) ON CONFLICT (peer) DO UPDATE SET current_at = now(), seen_at = now(), lag_ms = 0`)
+	require.Equal(t, "as_declared ", synced(pool))
+	r.sql(`INSERT INTO copies_waiting (region, kind, scope, name, owner, owner_epoch, number, change) VALUES ('eu', 'pool', '', 'north', 'eu', 2, 5, '{}')`)
+	require.Equal(t, "behind holdfast sync status", synced(pool), "a newer state waits")
+	r.sql(`INSERT INTO quarantine (peer, region, kind, scope, name, reason, owner_epoch, number) VALUES ('eu', 'eu', 'pool', '', 'north', 'not_shared', 2, 6)`)
+	require.Equal(t, "set_aside holdfast sync quarantine eu", synced(pool))
+	r.sql(`UPDATE copies SET number = 7`)
+	require.Equal(t, "as_declared ", synced(pool), "what was set aside is older")
 }

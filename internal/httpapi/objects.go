@@ -141,7 +141,7 @@ func (s *server) getObject(ctx context.Context, key fleet.CopyKey, status status
 		return nil, err
 	}
 	if o.Region != "" { // what it is at lies with its owner
-		status = nil
+		status = s.copyStatuses
 	}
 	views, err := shownWith(ctx, []fleet.Object{o}, status)
 	if err != nil {
@@ -163,7 +163,7 @@ func (s *server) listObjects(ctx context.Context, of fleet.CopyKey, in ListParam
 	if of.Region == "" || of.Region == s.region {
 		objects, err = s.store.ListObjects(ctx, of.Kind, of.Scope, project, after, in.Limit+1)
 	} else {
-		status = nil // lies with the owner
+		status = s.copyStatuses
 		objects, err = s.store.ListCopies(ctx, of, project, after, in.Limit+1)
 	}
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/machines"
 	"github.com/holdfast-io/holdfast/internal/httpapi/plans"
@@ -194,6 +195,8 @@ type copyStore interface {
 	// GetCopy is conflict for a name without a region that several have.
 	GetCopy(ctx context.Context, k fleet.CopyKey) (fleet.Object, error)
 	ListCopies(ctx context.Context, of fleet.CopyKey, project fleet.ProjectName, after string, limit int32) ([]fleet.Object, error)
+	// SeeCopies has no copies that are gone.
+	SeeCopies(ctx context.Context, keys []fleet.CopyKey) (map[fleet.CopyKey]decide.SyncedCopySeen, error)
 	Streams(ctx context.Context) ([]copies.Stream, error)
 	About(ctx context.Context) (fleet.RegionAbout, error)
 	DropPeer(ctx context.Context, peer fleet.RegionName) error

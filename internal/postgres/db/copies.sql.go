@@ -629,6 +629,80 @@ func (q *Queries) Quarantined(ctx context.Context, arg QuarantinedParams) ([]Qua
 	return items, nil
 }
 
+const seeCopies = `-- name: SeeCopies :many
+SELECT c.region, c.kind, c.scope, c.name, c.owner, c.updated_at, now()::timestamptz AS now, coalesce(q.reason, '')::text AS aside, coalesce(q.at, c.updated_at)::timestamptz AS aside_at,
+       (w.since IS NOT NULL)::boolean AS waits, coalesce(w.since, c.updated_at)::timestamptz AS waits_since, coalesce(w.problem, '')::text AS problem
+FROM (SELECT unnest($1::text[]) AS region, unnest($2::text[]) AS kind, unnest($3::text[]) AS scope, unnest($4::text[]) AS name) k
+JOIN copies c ON c.kind = k.kind AND c.scope = k.scope AND c.name = k.name AND c.region = k.region
+LEFT JOIN LATERAL (
+    SELECT x.reason, x.at FROM region_streams s JOIN quarantine x ON x.peer = s.peer AND x.kind = c.kind AND x.scope = c.scope AND x.name = c.name AND x.region = c.region
+    WHERE (x.owner_epoch, x.number) > (c.owner_epoch, c.number) ORDER BY x.at LIMIT 1) q ON true
+LEFT JOIN LATERAL (
+    SELECT x.since, x.problem FROM copies_waiting x WHERE x.kind = c.kind AND x.scope = c.scope AND x.name = c.name AND x.region = c.region
+       AND (x.owner_epoch, x.number) > (c.owner_epoch, c.number) ORDER BY x.since LIMIT 1) w ON true
+`
+
+type SeeCopiesParams struct {
+	Regions []string
+	Kinds   []string
+	Scopes  []string
+	Names   []string
+}
+
+type SeeCopiesRow struct {
+	Region     string
+	Kind       string
+	Scope      string
+	Name       string
+	Owner      string
+	UpdatedAt  time.Time
+	Now        time.Time
+	Aside      string
+	AsideAt    time.Time
+	Waits      bool
+	WaitsSince time.Time
+	Problem    string
+}
+
+// What is known of some copies beside their content: a newer state that was set aside, or that waits ("" and false for none).
+func (q *Queries) SeeCopies(ctx context.Context, arg SeeCopiesParams) ([]SeeCopiesRow, error) {
+	rows, err := q.db.Query(ctx, seeCopies,
+		arg.Regions,
+		arg.Kinds,
+		arg.Scopes,
+		arg.Names,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SeeCopiesRow
+	for rows.Next() {
+		var i SeeCopiesRow
+		if err := rows.Scan(
+			&i.Region,
+			&i.Kind,
+			&i.Scope,
+			&i.Name,
+			&i.Owner,
+			&i.UpdatedAt,
+			&i.Now,
+			&i.Aside,
+			&i.AsideAt,
+			&i.Waits,
+			&i.WaitsSince,
+			&i.Problem,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const seeStream = `-- name: SeeStream :one
 UPDATE region_streams s SET seen_at = now(), reports = s.reports + 1, lag_ms = CASE WHEN $1::bigint < 0 THEN s.lag_ms ELSE $1 END
 WHERE s.peer = $2 AND s.claim = $3

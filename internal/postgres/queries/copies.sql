@@ -144,3 +144,16 @@ SELECT (disabled_at IS NULL AND removed_at IS NULL)::boolean FROM peers WHERE na
 WITH markers AS (DELETE FROM copy_markers WHERE owner = @peer), waits AS (DELETE FROM copies_waiting w WHERE w.owner = @peer), aside AS (DELETE FROM quarantine q WHERE q.peer = @peer),
     syncs AS (DELETE FROM region_syncs s WHERE s.peer = @peer)
 UPDATE region_streams f SET claim = claim + 1, position = '', began = '', current_at = NULL WHERE f.peer = @peer;
+
+-- What is known of some copies beside their content: a newer state that was set aside, or that waits ("" and false for none).
+-- name: SeeCopies :many
+SELECT c.region, c.kind, c.scope, c.name, c.owner, c.updated_at, now()::timestamptz AS now, coalesce(q.reason, '')::text AS aside, coalesce(q.at, c.updated_at)::timestamptz AS aside_at,
+       (w.since IS NOT NULL)::boolean AS waits, coalesce(w.since, c.updated_at)::timestamptz AS waits_since, coalesce(w.problem, '')::text AS problem
+FROM (SELECT unnest(@regions::text[]) AS region, unnest(@kinds::text[]) AS kind, unnest(@scopes::text[]) AS scope, unnest(@names::text[]) AS name) k
+JOIN copies c ON c.kind = k.kind AND c.scope = k.scope AND c.name = k.name AND c.region = k.region
+LEFT JOIN LATERAL (
+    SELECT x.reason, x.at FROM region_streams s JOIN quarantine x ON x.peer = s.peer AND x.kind = c.kind AND x.scope = c.scope AND x.name = c.name AND x.region = c.region
+    WHERE (x.owner_epoch, x.number) > (c.owner_epoch, c.number) ORDER BY x.at LIMIT 1) q ON true
+LEFT JOIN LATERAL (
+    SELECT x.since, x.problem FROM copies_waiting x WHERE x.kind = c.kind AND x.scope = c.scope AND x.name = c.name AND x.region = c.region
+       AND (x.owner_epoch, x.number) > (c.owner_epoch, c.number) ORDER BY x.since LIMIT 1) w ON true;
