@@ -111,8 +111,10 @@ type PlanRollout struct {
 	Most     int           `json:"most" doc:"replicas at a time"`
 	Peak     ResourceTotal `json:"peak" doc:"what those take at most"`
 	Surge    int           `json:"surge" doc:"replicas above the target"`
-	Room     *int          `json:"room,omitempty" doc:"how many of the surge have room now; missing where it was not looked for"`
-	Why      string        `json:"why,omitempty" doc:"why not all of the surge have room"`
+	// MinHealthyTime is as declared, or by default.
+	MinHealthyTime float64 `json:"minHealthyTime" doc:"seconds for which a new replica must be routable until one that works ends for it"`
+	Room           *int    `json:"room,omitempty" doc:"how many of the surge have room now; missing where it was not looked for"`
+	Why            string  `json:"why,omitempty" doc:"why not all of the surge have room"`
 }
 
 // Difference is the changes from one JSON document to another. More counts those that were

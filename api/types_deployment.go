@@ -126,6 +126,7 @@ type Rollout struct {
 	Steps          int        `json:"steps,omitempty" doc:"of a canary"`
 	Wanted         int        `json:"wanted" doc:"replicas of the new revision that there are to be now"`
 	Proven         int        `json:"proven" doc:"replicas that count: routable for min_healthy_time"`
+	MinHealthyTime float64    `json:"minHealthyTime" doc:"seconds for which a new replica must be routable to be proven, as declared or by default"`
 	Strategy       Strategy   `json:"strategy"`
 	ProgressAt     time.Time  `json:"progressAt" doc:"of the last progress"`
 	Until          *time.Time `json:"until,omitempty" doc:"when it is given up without progress, or in a pause if nobody resumes it"`
@@ -139,7 +140,7 @@ type Rollout struct {
 // RestartMode is how a restart replaces the replicas.
 type RestartMode string
 
-// One by one, new before old; or all end, their nodes confirm it, and then the new ones start.
+// New before old, max_surge at a time; or all end, their nodes confirm it, and then the new ones start.
 const (
 	RestartRolling   RestartMode = "rolling"
 	RestartStopFirst RestartMode = "stop_first"
@@ -195,6 +196,7 @@ type Replica struct {
 	Restarts        int            `json:"restarts"`
 	Since           time.Time      `json:"since" doc:"of the state"`
 	StartupDeadline *time.Time     `json:"startupDeadline,omitempty" doc:"of one that is STARTING and whose process runs: its first probe has to succeed by then"`
+	ProvenAt        *time.Time     `json:"provenAt,omitempty" doc:"of one that is routable and not proven yet: until then nothing that works ends for it"`
 	Reason          string         `json:"reason,omitempty"`
 	Message         string         `json:"message,omitempty"`
 	CreatedAt       time.Time      `json:"createdAt"`

@@ -314,7 +314,7 @@ func (s *stack) deploymentDoors(t *testing.T) {
 	for _, r := range d.healthy(t, 2) {
 		require.NotContains(t, ids(two), r.ID)
 	}
-	d.put.Strategy = api.Strategy{MinHealthyTime: 3600}
+	d.put.Strategy = api.Strategy{MinHealthyTime: new(3600.0)}
 	d.greets(t, "held")
 	d.under(t, "it rolls out", func(r api.Rollout) bool { return r.State == fleet.RolloutDeploying })
 	door("RolloutDeployment", `{"deployment":"doors","verb":"pause"}`)

@@ -24,7 +24,7 @@ import (
 // push after it, much at once, or the end (F61, F62, F63, F65, F68, F73, S32, X1, X3).
 func (s *stack) replicasPressed(t *testing.T) {
 	d := newService(t, s, "pressed", 3)
-	held := api.Strategy{MinHealthyTime: 3600}
+	held := api.Strategy{MinHealthyTime: new(3600.0)}
 	d.put.Env["GREETING"] = "one"
 	d.deploy(t)
 	stable := d.answering(t, 3, "one")
@@ -131,7 +131,7 @@ func (s *stack) stableBroken(t *testing.T) {
 // it, and no replica stays that nobody wants (F58, F65, S3, X1).
 func (s *stack) workflowLost(t *testing.T) {
 	d := newService(t, s, "lost", 2, func(p *api.DeploymentPut) {
-		p.Strategy = api.Strategy{MinHealthyTime: 3, MaxSurge: &api.Share{Count: 1}}
+		p.Strategy = api.Strategy{MinHealthyTime: new(3.0), MaxSurge: &api.Share{Count: 1}}
 	})
 	d.put.Env["GREETING"] = "one"
 	d.deploy(t)

@@ -213,7 +213,7 @@ func (d *service) says(t *testing.T, word string) api.Operation {
 func (s *stack) replicasDeaf(t *testing.T) {
 	d := newService(t, s, "deaf", 2, func(p *api.DeploymentPut) {
 		p.Command, p.StopSeconds, p.Health = []string{"/usr/bin/python3", "server.py", "${PORT}"}, 2, probe(func(h *fleet.HealthCheck) { h.Path = "/" })
-		p.Strategy = api.Strategy{MaxSurge: &api.Share{Percent: 100}, MinHealthyTime: 3600}
+		p.Strategy = api.Strategy{MaxSurge: &api.Share{Percent: 100}, MinHealthyTime: new(3600.0)}
 	})
 	requireSucceeded(t, d.ended(t, d.says(t, "one").ID))
 	stable := d.healthy(t, 2)
@@ -226,7 +226,7 @@ func (s *stack) replicasDeaf(t *testing.T) {
 	d.as(t, stable, d.healthy(t, 2))
 	d.killed(t, slices.DeleteFunc(both, func(r api.Replica) bool { return slices.Contains(ids(stable), r.ID) }))
 
-	d.put.Strategy.MinHealthyTime = 0
+	d.put.Strategy.MinHealthyTime = new(0.0)
 	requireSucceeded(t, d.ended(t, d.says(t, "three").ID))
 	d.killed(t, stable)
 	require.Equal(t, map[string]int{"three three three": 2}, d.pages(t, 2))

@@ -64,7 +64,7 @@ func (s *stack) replicasRolledOut(t *testing.T) {
 	require.Len(t, d.everRan(t), tried+1, "only the one of the stable revision was created")
 
 	delete(d.put.Env, "CRASH")
-	d.put.Strategy.MinHealthyTime, d.put.Strategy.MaxSurge = 2, &api.Share{Count: 1}
+	d.put.Strategy.MinHealthyTime, d.put.Strategy.MaxSurge = new(2.0), &api.Share{Count: 1}
 	op = d.greets(t, "four")
 	d.under(t, "one is proven", func(r api.Rollout) bool { return r.State == fleet.RolloutDeploying && r.Proven > 0 })
 	d.verb(t, "pause", api.RolloutRequest{})
@@ -295,9 +295,9 @@ func (d *service) rolloutKilled(t *testing.T) {
 	one := &api.Share{Count: 1}
 	defer func() { d.put.Strategy = api.Strategy{} }()
 	for name, strategy := range map[string]api.Strategy{
-		serverName:   {Type: fleet.StrategyCanary, MinHealthyTime: 1, MaxSurge: one, Steps: []api.CanaryStep{{Weight: 30, Interval: 1}, {Weight: 60}}},
-		temporalName: {Type: fleet.StrategyRecreate, MinHealthyTime: 1},
-		postgresName: {MinHealthyTime: 1, MaxSurge: one},
+		serverName:   {Type: fleet.StrategyCanary, MinHealthyTime: new(1.0), MaxSurge: one, Steps: []api.CanaryStep{{Weight: 30, Interval: 1}, {Weight: 60}}},
+		temporalName: {Type: fleet.StrategyRecreate, MinHealthyTime: new(1.0)},
+		postgresName: {MinHealthyTime: new(1.0), MaxSurge: one},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d.put.Strategy = strategy

@@ -218,7 +218,7 @@ func recordDeployment(t *testing.T, doc devDoc, start func(id, name string, in .
 	start("record-restart", workflows.TypeRestartDeployment, in)
 	_, err = c.PutDeployment(t.Context(), string(recordedDeployment), api.DeploymentPut{
 		Command: []string{"/bin/sleep", "3600"}, Health: &fleet.HealthCheck{Type: fleet.HealthNone}, StopSeconds: 1,
-		Strategy: api.Strategy{MinHealthyTime: 3600},
+		Strategy: api.Strategy{MinHealthyTime: new(3600.0)},
 	}, api.Mutation{})
 	require.NoError(t, err)
 	start("record-rollout", workflows.TypeRolloutDeployment, workflows.RolloutDeploymentInput{Deployment: recordedDeployment, Verb: "pause"})

@@ -138,7 +138,7 @@ func drillCast() []cast {
 	}
 	return []cast{
 		{"rolling", 3, false, []func(*api.DeploymentPut){strategy(api.Strategy{})}},
-		{"rolling-ready", 2, false, []func(*api.DeploymentPut){strategy(api.Strategy{MinHealthyTime: 1}), ready}},
+		{"rolling-ready", 2, false, []func(*api.DeploymentPut){strategy(api.Strategy{MinHealthyTime: new(1.0)}), ready}},
 		{"rolling-stubborn", 2, false, []func(*api.DeploymentPut){strategy(api.Strategy{MaxSurge: one, MaxInFlight: 1}), func(p *api.DeploymentPut) {
 			p.Env["STUBBORN"], p.StopSeconds = "yes", 2
 		}}},
@@ -148,7 +148,7 @@ func drillCast() []cast {
 		{"canary-paused", 4, false, []func(*api.DeploymentPut){strategy(api.Strategy{Type: fleet.StrategyCanary, Steps: []api.CanaryStep{
 			{Weight: 25, Pause: true}, {Weight: 50, Interval: 3}, {Weight: 75, Pause: true},
 		}})}},
-		{"canary", 3, false, []func(*api.DeploymentPut){strategy(api.Strategy{Type: fleet.StrategyCanary, MinHealthyTime: 1}), ready}},
+		{"canary", 3, false, []func(*api.DeploymentPut){strategy(api.Strategy{Type: fleet.StrategyCanary, MinHealthyTime: new(1.0)}), ready}},
 		{"recreate", 2, true, []func(*api.DeploymentPut){strategy(api.Strategy{Type: fleet.StrategyRecreate})}},
 		{"versioned", 2, false, []func(*api.DeploymentPut){strategy(api.Strategy{}), func(p *api.DeploymentPut) { p.Update = fleet.UpdateVersioned }}},
 	}

@@ -160,6 +160,9 @@ func rolloutText(r api.PlanRollout) string {
 	if r.Peak != (api.ResourceTotal{}) {
 		text += " with " + resourcesText(r.Peak)
 	}
+	if r.MinHealthyTime > 0 {
+		text += fmt.Sprintf(", each proven after %g s", r.MinHealthyTime)
+	}
 	switch {
 	case r.Room == nil || r.Surge == 0:
 	case *r.Room >= r.Surge:

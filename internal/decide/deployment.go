@@ -102,5 +102,5 @@ func crashesUsedUp(v deploymentView) bool { return v.crashed() && v.Crashes+1 >=
 // backsOff: replicas are missing or must be replaced, and a pause holds all of them back.
 func backsOff(v deploymentView) bool {
 	held := v.held()
-	return v.At.Before(v.NextAttempt) && v.wants() && v.missing() <= held && !v.replaces(v.stale, held)
+	return v.At.Before(v.NextAttempt) && v.wants() && v.missing() <= held && v.replacements(v.stale, held) == 0
 }

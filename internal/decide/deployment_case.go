@@ -176,19 +176,22 @@ func (v deploymentView) replacedFor(r fleet.ReplicaSeen) (reason, message string
 }
 
 // endSurplus ends surplus replicas: first those of the released revision, in the order of victims, then those that
-// routable ones replace (F53), then those on lost nodes. It keeps enough routable ones.
+// proven ones replace (F53), then those on lost nodes. It keeps enough that are proven or to be replaced.
 func (c *deploymentCase) endSurplus() {
 	good := c.v.victims()
 	for _, r := range good[:c.v.surplus()] {
 		c.terminate(r, ReasonScaledDown, fmt.Sprintf("the target is %d", c.v.Target))
 	}
-	kept, stale := routable(good[c.v.surplus():]), heard(c.v.stale)
-	short := c.v.short || len(kept)+len(routable(stale)) < c.v.Target
-	spare := max(0, len(kept)+len(stale)-c.v.Target)
-	for _, r := range stale[:min(len(stale), spare)] {
-		c.replaced(r)
+	kept, stale := good[c.v.surplus():], heard(c.v.stale)
+	short := c.v.short || len(c.v.proven(kept))+len(routable(stale)) < c.v.Target
+	left := len(stale)
+	for _, r := range stale {
+		if len(c.v.covers(kept, r))+left > c.v.Target {
+			c.replaced(r)
+			left--
+		}
 	}
-	if len(kept)+len(stale) < c.v.Target {
+	if len(c.v.proven(kept))+len(stale) < c.v.Target {
 		c.failAway()
 		return
 	}
@@ -222,13 +225,15 @@ func (c *deploymentCase) failAway() {
 	}
 }
 
-// victims orders the good replicas by which to end first: unhealthy, starting, not ready, on disconnected nodes, then
-// the oldest (S16, S105). Replicas that their nodes have yet to report come last until enough others are routable.
+// victims orders the good replicas by which to end first: unhealthy, starting, not ready, on disconnected nodes, not proven
+// (the newest first), then the oldest (S16, S105). Replicas that their nodes have yet to report come last until enough others
+// are proven.
 func (v deploymentView) victims() []fleet.ReplicaSeen {
-	enough := len(routable(v.good)) >= v.Target && !v.short
+	enough := len(v.proven(v.good)) >= v.Target && !v.short
+	const unproven = 4
 	rank := func(r fleet.ReplicaSeen) int {
 		if v.unsaid(r) && !enough {
-			return 5
+			return 6
 		}
 		switch r.State {
 		case fleet.ReplicaUnhealthy:
@@ -242,16 +247,23 @@ func (v deploymentView) victims() []fleet.ReplicaSeen {
 			return 2
 		case !r.Unheard.IsZero():
 			return 3
+		case v.At.Before(v.provenAt(r)):
+			return unproven
 		}
-		return 4
+		return 5
 	}
 	all := slices.Clone(v.good)
-	slices.SortStableFunc(all, func(a, b fleet.ReplicaSeen) int { return cmp.Compare(rank(a), rank(b)) })
+	slices.SortStableFunc(all, func(a, b fleet.ReplicaSeen) int {
+		if rank(a) == unproven && rank(b) == unproven {
+			return b.CreatedAt.Compare(a.CreatedAt)
+		}
+		return cmp.Compare(rank(a), rank(b))
+	})
 	return all
 }
 
-// create fills up to the target. If nothing is missing and nothing else is under way, it creates one replacement:
-// new before old, one at a time. A pause holds back as many as held.
+// create fills up to the target. If nothing is missing, it creates replacements: new before old, max_surge at a time. A pause
+// holds back as many as held.
 func (c *deploymentCase) create(held int) {
 	if c.v.leaving {
 		return
@@ -259,8 +271,10 @@ func (c *deploymentCase) create(held int) {
 	if n := c.v.missing() - held; n > 0 {
 		c.plan.Create = min(n, MaxPerVisit)
 		c.plan.More = c.plan.More || n > MaxPerVisit
-	} else if c.surges(held) {
-		c.plan.Create = 1
+	} else {
+		n := c.surges(held)
+		c.plan.Create = min(n, MaxPerVisit)
+		c.plan.More = c.plan.More || n > MaxPerVisit
 	}
 	if c.plan.Create > 0 {
 		c.made = true
@@ -270,12 +284,12 @@ func (c *deploymentCase) create(held int) {
 }
 
 // surges counts what remains once the steps of this visit are done. It waits for what a node has yet to report.
-func (c *deploymentCase) surges(held int) bool {
+func (c *deploymentCase) surges(held int) int {
 	ends := func(r fleet.ReplicaSeen) bool {
 		return slices.ContainsFunc(c.plan.Terminate, func(s fleet.ReplicaStep) bool { return s.ID == r.ID })
 	}
 	if slices.ContainsFunc(c.v.useless, func(r fleet.ReplicaSeen) bool { return c.v.unsaid(r) && !ends(r) }) {
-		return false
+		return 0
 	}
-	return c.v.replaces(slices.DeleteFunc(slices.Clone(c.v.stale), ends), held)
+	return c.v.replacements(slices.DeleteFunc(slices.Clone(c.v.stale), ends), held)
 }

@@ -37,6 +37,7 @@ func (c *deploymentCase) waitForReplicas() {
 			c.next(saidBy(r))
 		}
 	}
+	c.waitForProof()
 	if c.waitsForReady() > 0 {
 		c.next(c.v.At.Add(stuckLimit))
 	}
@@ -71,6 +72,7 @@ func (c *deploymentCase) awaited() string {
 	count(c.v.unsaidOf(c.v.good)+c.v.unsaidOf(c.v.useless), "reconnected nodes to report %d replicas")
 	count(len(c.v.ending)-len(c.plan.End)+len(c.plan.Terminate), "the end of %d replicas")
 	count(c.waitsForReady(), "%d replicas to be ready")
+	count(len(c.v.unproven()), "%d replicas to be proven")
 	count(c.unheard(), "the nodes of %d replicas to reconnect")
 	return strings.Join(words, ", ")
 }

@@ -17,7 +17,7 @@ const RoomAgain = 15 * time.Second
 const ReasonOldFirst = "old_before_new"
 
 // WithPlaces adds the result of placement to the plan: what room is missing and when to try again. If the only room
-// is that of a replica to be replaced, that one ends first, unless another is ending or a new one is not routable
+// is that of a replica to be replaced, that one ends first, unless another is ending or a new one is not proven
 // yet. The caller then carries out the plan with Create replicas on got.Nodes.
 func WithPlaces(p fleet.DeploymentPlan, seen fleet.DeploymentSeen, got Placed) fleet.DeploymentPlan {
 	if p.Create == 0 || got.Missing == 0 {
@@ -29,8 +29,13 @@ func WithPlaces(p fleet.DeploymentPlan, seen fleet.DeploymentSeen, got Placed) f
 	if again := seen.At.Add(RoomAgain); p.Next.IsZero() || again.Before(p.Next) {
 		p.Next = again
 	}
-	if old, found := v.yields(got.Yield); found && p.Create == 0 && len(p.Terminate)+len(v.ending) == 0 && len(routable(v.good)) == len(v.good) {
+	if old, found := v.yields(got.Yield); found && p.Create == 0 && len(p.Terminate)+len(v.ending) == 0 && v.makesRoom(old) {
 		return oldFirst(p, old, seen.At)
+	}
+	for _, r := range routable(v.good) {
+		if by := v.provenAt(r); seen.At.Before(by) && by.Before(p.Next) {
+			p.Next = by
+		}
 	}
 	if p.Create == 0 && len(v.good) == 0 {
 		p.Events = slices.DeleteFunc(p.Events, func(e fleet.DeploymentEvent) bool { return e == fleet.DeploymentBegun })
@@ -87,6 +92,15 @@ func (v deploymentView) yields(ids []fleet.ReplicaID) (fleet.ReplicaSeen, bool) 
 		}
 	}
 	return fleet.ReplicaSeen{}, false
+}
+
+// makesRoom reports whether a replica may end before its replacement starts: all new ones are proven, and another has made up for
+// the last that failed, or that was long ago.
+func (v deploymentView) makesRoom(old fleet.ReplicaSeen) bool {
+	cover := v.covers(v.good, old)
+	madeUp := func(r fleet.ReplicaSeen) bool { return !r.CreatedAt.Before(v.NextAttempt) }
+	failed := v.Crashes > 0 && v.At.Before(v.NextAttempt.Add(time.Duration(v.Terms.ResetSeconds)*time.Second))
+	return len(cover) == len(v.good) && (!failed || len(cover)+len(routable(v.stale)) >= v.Target || slices.ContainsFunc(cover, madeUp))
 }
 
 func oldFirst(p fleet.DeploymentPlan, old fleet.ReplicaSeen, now time.Time) fleet.DeploymentPlan {

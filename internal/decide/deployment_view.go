@@ -30,13 +30,15 @@ type deploymentView struct {
 	rolling bool
 	// leaving is set if a rollout leaves it: nothing of it is created any more.
 	leaving bool
+	// proof is how long a replica must be routable until it is proven: nothing in a return.
+	proof time.Duration
 	// short is set while fewer replicas of all revisions are routable than are to be: none ends that its node has yet to report.
 	short bool
 }
 
 func viewDeployment(seen fleet.DeploymentSeen) deploymentView {
 	seen.Terms, seen.Nodes = seen.Terms.WithDefaults(), byName(seen.Nodes)
-	v := deploymentView{DeploymentSeen: seen}
+	v := deploymentView{DeploymentSeen: seen, proof: seen.Strategy.MinHealthy(seen.Shows)}
 	if !seen.At.Before(seen.NextAttempt) {
 		v.Owed = 0
 	}
@@ -160,7 +162,7 @@ func (v deploymentView) healthy() int  { return healthyOf(v.good) }
 func (v deploymentView) working() int  { return v.healthy() + len(v.stale) }
 func (v deploymentView) reached() bool { return v.healthy() >= v.need() }
 
-// heard are healthy replicas on connected nodes. Of those, only routable ones take the place of another that is ended.
+// heard are healthy replicas on connected nodes. Of those, only routable ones that are proven take the place of another that ends.
 func heard(all []fleet.ReplicaSeen) []fleet.ReplicaSeen {
 	var out []fleet.ReplicaSeen
 	for _, r := range all {
@@ -196,11 +198,11 @@ func (v deploymentView) missing() int {
 	return max(0, v.Target-len(v.good)-len(v.stale)-v.unsaidOf(v.useless))
 }
 
-// surplus is how many replicas of the released revision are too many. Until enough are routable on connected nodes,
-// those that their nodes have yet to report do not count.
+// surplus is how many replicas of the released revision are too many. Until enough are proven, those that their nodes have yet
+// to report do not count.
 func (v deploymentView) surplus() int {
 	n := len(v.good) - v.Target
-	if v.short || len(routable(v.good)) < v.Target {
+	if v.short || len(v.proven(v.good)) < v.Target {
 		n -= v.unsaidOf(v.good)
 	}
 	return max(0, n)
@@ -244,14 +246,33 @@ func (v deploymentView) failing(dead []fleet.ReplicaSeen) int {
 // held is how many replicas a pause holds back: those that failed during it or before it.
 func (v deploymentView) held() int { return v.Owed + v.failing(v.dead) }
 
-// replaces reports whether one more replica may be created, new before old: all others are healthy and the total
-// stays within the target. Failures count: a failed replacement blocks further ones, and replacing an earlier
-// version waits for the pause.
-func (v deploymentView) replaces(stale []fleet.ReplicaSeen, held int) bool {
+// replacements is how many more replicas may be created, new before old: up to max_surge beside the others, none while one is
+// not healthy. Failures count: a failed replacement blocks further ones, and replacing an earlier version waits for the pause.
+func (v deploymentView) replacements(stale []fleet.ReplicaSeen, held int) int {
 	older := func(r fleet.ReplicaSeen) bool { return r.ProcessVersion != v.ProcessVersion }
-	replaced := func(r fleet.ReplicaSeen) bool { return !v.rolling || !older(r) }
-	return slices.ContainsFunc(stale, replaced) && len(heard(v.good)) == len(v.good) && len(v.good)+len(stale)+held == v.Target &&
-		(held == 0 || !slices.ContainsFunc(v.stale, older))
+	kept := func(r fleet.ReplicaSeen) bool { return v.rolling && older(r) }
+	beside := len(v.good) + len(stale) + held - v.Target
+	if beside < 0 || v.falters() || held > 0 && slices.ContainsFunc(v.stale, older) {
+		return 0
+	}
+	replaced, surge := slices.DeleteFunc(slices.Clone(stale), kept), max(1, v.Strategy.Surge(v.Target))
+	if held > 0 {
+		surge = 1
+	}
+	moved := v.moved(replaced, len(stale))
+	return max(0, min(surge, len(replaced)-moved)-(beside-moved))
+}
+
+// moved counts the replicas that a drain moves and that wait only for the proof of a replacement: the next one starts meanwhile, so
+// that a drain takes no longer for it.
+func (v deploymentView) moved(replaced []fleet.ReplicaSeen, stale int) int {
+	drained := slices.DeleteFunc(slices.Clone(replaced), func(r fleet.ReplicaSeen) bool { return r.LeaveBy.IsZero() })
+	return min(len(drained), max(0, len(routable(v.good))+stale-v.Target))
+}
+
+// falters reports whether a replica that is to stay is unhealthy, or on a node that is not connected.
+func (v deploymentView) falters() bool {
+	return slices.ContainsFunc(v.good, func(r fleet.ReplicaSeen) bool { return r.State == fleet.ReplicaUnhealthy || !r.Unheard.IsZero() })
 }
 
 // failsAnew reports a failure of a replica that was created after the last counted failure. Failures of one wave

@@ -13,6 +13,13 @@ import (
 	"github.com/holdfast-io/holdfast/internal/testkit/bounds"
 )
 
+// life is how a version's program fails once it has been healthy for so long: it exits, or answers 500 until its node starts it
+// anew. Zero is a program that does not fail.
+type life struct {
+	long  time.Duration
+	exits bool
+}
+
 // worldNode is a machine of the toy region.
 type worldNode struct {
 	name    fleet.NodeName
@@ -20,6 +27,7 @@ type worldNode struct {
 	unheard time.Time
 	since   time.Time // when it came back last
 	leave   bool
+	leaveBy time.Time // the deadline of its drain
 	gone    bool
 }
 
@@ -48,6 +56,7 @@ type region struct {
 	// Readies is set if replicas have a readiness check, which the versions in late never pass.
 	readies  bool
 	late     map[int64]bool
+	lives    map[int64]life
 	rollouts map[fleet.RolloutState]int // that ended
 	atStart  int                        // routable ones when the rollout began
 	// Stable is the revision that ran last as it was to, stableVersion the newest process version of it; contents are what the
@@ -59,7 +68,7 @@ type region struct {
 func newRegion(t *rapid.T) *region {
 	g := &region{t: t, now: noon, began: noon, ended: map[fleet.OperationID]fleet.OperationState{}, unsaids: map[fleet.ReplicaID]fleet.UnconfirmedNode{}}
 	g.revision, g.version, g.broken, g.late, g.rollouts = 1, 1, map[int64]bool{}, map[int64]bool{}, map[fleet.RolloutState]int{}
-	g.contents = map[int64]int64{1: 1}
+	g.contents, g.lives = map[int64]int64{1: 1}, map[int64]life{}
 	g.readies = rapid.IntRange(0, 2).Draw(t, "readiness check") == 0
 	for i := range rapid.IntRange(1, 4).Draw(t, "nodes") {
 		g.nodes = append(g.nodes, &worldNode{name: fleet.NodeName(fmt.Sprint("node-", i)), site: fleet.SiteName(fmt.Sprint("site-", i%2))})
@@ -72,7 +81,8 @@ func newRegion(t *rapid.T) *region {
 	g.seen = fleet.DeploymentSeen{
 		Name: "web", Placement: fleet.PlacementSpec{Spread: fleet.SpreadSites}, State: fleet.DeploymentPending, Target: n, Min: rapid.IntRange(0, n).Draw(t, "min"), Revision: 1, ProcessVersion: 1,
 		Startup: time.Minute, Settle: rapid.SampledFrom([]time.Duration{100 * time.Second, 10 * time.Hour}).Draw(t, "settle time"), Stop: 10 * time.Second,
-		Terms: fleet.Recovery{GiveUp: 6, CrashMaxSeconds: rapid.SampledFrom([]int{120, 960}).Draw(t, "longest pause")},
+		Strategy: fleet.Strategy{MaxSurge: rapid.SampledFrom([]*fleet.Share{nil, {Count: 1}, {Percent: 100}}).Draw(t, "own surge")},
+		Terms:    fleet.Recovery{GiveUp: 6, CrashMaxSeconds: rapid.SampledFrom([]int{120, 960}).Draw(t, "longest pause")},
 	}
 	g.ask(fleet.OperationConverge)
 	return g
@@ -125,6 +135,7 @@ func (g *region) look() fleet.DeploymentSeen {
 		n := g.node(r.Node)
 		c := *r
 		c.Unheard, c.HeardSince, c.Leave, c.Gone = n.unheard, n.since, n.leave || n.gone, n.gone
+		c.LeaveBy = n.leaveBy
 		s.Replicas = append(s.Replicas, c)
 	}
 	return s
@@ -229,6 +240,7 @@ func (g *region) promises(seen fleet.DeploymentSeen, p fleet.DeploymentPlan) {
 		require.Zero(t, p.Create, "S32: %s creates in %s", p.Rule, state)
 	}
 	g.keepsRoutable(seen, p, over)
+	g.keepsWorking(seen, p, over)
 	g.inTime(seen, p)
 	g.knows(seen, p)
 	if !over {
@@ -246,7 +258,7 @@ func (g *region) promises(seen fleet.DeploymentSeen, p fleet.DeploymentPlan) {
 // bounded: what is created keeps within the target and the surge; a replica on a node that it has to leave is replaced beside.
 func (g *region) bounded(seen fleet.DeploymentSeen, p fleet.DeploymentPlan, live int) {
 	if seen.Rollout == nil || p.Rollout == nil {
-		require.LessOrEqual(g.t, p.Create, max(0, bounds.Most(seen)-live+len(p.Terminate)), "one more than the target at most")
+		require.LessOrEqual(g.t, p.Create, max(0, bounds.Most(seen)-live+len(p.Terminate)), "more than the target and the surge")
 		return
 	}
 	if seen.Rollout.Strategy.Type == fleet.StrategyRecreate {
@@ -311,6 +323,29 @@ func (g *region) keepsRoutable(seen fleet.DeploymentSeen, p fleet.DeploymentPlan
 	for _, r := range seen.Replicas {
 		ends := slices.ContainsFunc(p.Terminate, func(s fleet.ReplicaStep) bool { return s.ID == r.ID })
 		require.False(g.t, ends && left < least && g.unsaid(r), "%s ends %s, of which its node has still to speak", p.Rule, r.ID)
+	}
+}
+
+// keepsWorking: a replica that works ends only while the others that are stable or proven are as many as are to be, or were.
+func (g *region) keepsWorking(seen fleet.DeploymentSeen, p fleet.DeploymentPlan, over bool) {
+	if over || seen.Rollout != nil && p.Rollout != nil && seen.Rollout.Strategy.Type == fleet.StrategyRecreate {
+		return
+	}
+	least, first, after := bounds.Least(seen), 0, seen
+	if p.Rollout != nil && p.Rollout.Short {
+		least--
+	} else if p.Rollout == nil && p.Rule == decide.ReasonOldFirst {
+		first = 1
+	}
+	after.Replicas = slices.DeleteFunc(slices.Clone(seen.Replicas), func(r fleet.ReplicaSeen) bool {
+		return slices.ContainsFunc(p.Terminate, func(s fleet.ReplicaStep) bool { return s.ID == r.ID })
+	})
+	for _, r := range seen.Replicas {
+		if slices.ContainsFunc(after.Replicas, func(x fleet.ReplicaSeen) bool { return x.ID == r.ID }) || !bounds.Routable(r) {
+			continue
+		}
+		before := bounds.Covers(seen, fleet.ReplicaSeen{LeaveBy: r.LeaveBy, Stop: r.Stop})
+		require.GreaterOrEqual(g.t, bounds.Covers(after, r), min(least, before)-first, "%s ends %s for what is not proven: %+v", p.Rule, r.ID, p.Rollout)
 	}
 }
 
@@ -428,6 +463,7 @@ func (g *region) moveRollout(p *fleet.RolloutPlan, nodes []fleet.NodeName) {
 	}
 	r.Step, r.StepAt = p.Step, p.StepAt
 	r.Reason, r.Want, r.Most, r.ProgressAt, r.Short = p.Reason, p.Want, p.Most, p.ProgressAt, p.Short
+	r.Failures, r.FailedAt = p.Failures, p.FailedAt
 	r.To.Crashes, r.To.Owed, r.To.NextAttempt = p.Crashes, p.Owed, p.NextAttempt
 	if p.Anew {
 		g.version++
@@ -445,6 +481,7 @@ func (g *region) moveRollout(p *fleet.RolloutPlan, nodes []fleet.NodeName) {
 	g.rollouts[r.State]++
 	if r.State == fleet.RolloutDeployed {
 		g.seen.Revision, g.seen.ProcessVersion, g.seen.Began, g.seen.BeganVersion = r.To.Revision, r.To.ProcessVersion, r.To.Revision, r.To.ProcessVersion
+		g.seen.Strategy = r.Strategy
 		g.seen.Crashes, g.seen.Owed, g.seen.NextAttempt, g.seen.Placement = r.To.Crashes, r.To.Owed, r.To.NextAttempt, r.To.Placement
 		if g.seen.Target > 0 {
 			g.stable, g.stableVersion = g.seen.Revision, g.seen.ProcessVersion
@@ -456,6 +493,7 @@ func (g *region) moveRollout(p *fleet.RolloutPlan, nodes []fleet.NodeName) {
 // same has a process version run what another does.
 func (g *region) same(version, as int64) {
 	g.contents[version], g.broken[version], g.late[version] = g.contents[as], g.broken[as], g.late[as]
+	g.lives[version] = g.lives[as]
 }
 
 // way is how a release reaches what runs.
@@ -538,7 +576,7 @@ func (g *region) rollOut(revision int64, strategy fleet.Strategy) {
 	g.seen.Rollout = &fleet.RolloutSeen{
 		Step:   decide.FirstStep(strategy, g.atStart, g.seen.Min),
 		Number: g.revision, State: fleet.RolloutDeploying, Strategy: strategy, ProgressAt: g.now, Since: g.now, AtStart: g.atStart,
-		Progress: decide.ProgressDeadline(strategy, g.seen.Startup, 30*time.Second), Deadline: g.now.Add(2 * time.Hour),
+		Progress: decide.ProgressDeadline(strategy, g.seen.Startup, 30*time.Second, g.seen.Shows), Deadline: g.now.Add(2 * time.Hour),
 		To: fleet.RevisionLine{
 			Revision: revision, ProcessVersion: g.version, Terms: g.seen.Terms, Startup: g.seen.Startup, Settle: g.seen.Settle, Stop: g.seen.Stop,
 			Placement: g.seen.Placement,
@@ -581,8 +619,16 @@ func (g *region) move(id fleet.ReplicaID, e fleet.ReplicaEvent) {
 func (g *region) say(r *fleet.ReplicaSeen, s fleet.ReplicaStatus) {
 	s.ID = r.ID
 	g.began = g.now
+	was := *r
+	s.Restarts = max(s.Restarts, r.Restarts)
 	for _, e := range decide.ReplicaReported(*r, s) {
 		g.move(r.ID, e)
+	}
+	if r.State == fleet.ReplicaHealthy && (was.State != r.State || s.Restarts > was.Restarts) {
+		r.Worked = was.Since
+		if s.Restarts > was.Restarts {
+			r.Worked = g.now
+		}
 	}
 	if r.Unready && !s.Unready {
 		r.ReadySince = g.now

@@ -9,6 +9,7 @@ import (
 // The reasons for which a rollout returns to the stable revision.
 const (
 	ReasonCancelled        = "cancelled"
+	ReasonKeepsFailing     = "keeps_failing" // new replicas that had been healthy fail again and again
 	ReasonProgressDeadline = "progress_deadline"
 	ReasonRolloutDeadline  = "deadline"
 	ReasonPauseDeadline    = "pause_deadline"
@@ -48,6 +49,7 @@ var rolloutRules = []struct {
 	{ReasonRolloutDeadline, (*rollout).tooLong, fleet.RolloutExpire, nil},
 	{ReasonNotConnected, (*rollout).cannotStop, fleet.RolloutExpire, nil},
 	{ReasonNotConfirmed, (*rollout).neverStopped, fleet.RolloutExpire, nil},
+	{ReasonKeepsFailing, (*rollout).keepsFailing, fleet.RolloutExpire, nil},
 	{ReasonProgressDeadline, (*rollout).stuck, fleet.RolloutExpire, nil},
 	{"step_paused", (*rollout).reachesPause, fleet.RolloutPause, (*rollout).reach},
 	{"step_reached", (*rollout).reaches, "", (*rollout).reach},
@@ -129,23 +131,27 @@ func (r *rollout) from() deploymentView {
 
 func (r *rollout) to() deploymentView {
 	if r.back {
-		return r.stable
+		return r.returning()
 	}
 	return r.next
 }
 
-// proven are the replicas of the revision that is to run that count: routable on a connected node, new ones for
-// min_healthy_time (F72).
+// returning is the stable revision in a return, which waits for no proof.
+func (r *rollout) returning() deploymentView {
+	v := r.stable
+	v.proof = 0
+	return v
+}
+
+// proven are the replicas of the revision that is to run that count (F72).
 func (r *rollout) proven() []fleet.ReplicaSeen {
-	var out []fleet.ReplicaSeen
-	for _, x := range routable(r.to().good) {
-		if by := later(x.Since, x.ReadySince).Add(r.Strategy.MinHealthy()); r.back || !r.seen.At.Before(by) {
-			out = append(out, x)
-		} else {
+	to := r.to()
+	for _, x := range routable(to.good) {
+		if by := to.provenAt(x); r.seen.At.Before(by) {
 			r.look(by)
 		}
 	}
-	return out
+	return to.proven(to.good)
 }
 
 func (r *rollout) look(at time.Time) {
@@ -162,6 +168,9 @@ func (r *rollout) measure() {
 	}
 	if r.state == fleet.RolloutPaused {
 		r.plan.ProgressAt = r.seen.At
+	}
+	if !r.back {
+		r.countFailures()
 	}
 }
 
@@ -220,7 +229,7 @@ func (r *rollout) paced(come int) int {
 	if r.back {
 		return come
 	}
-	to, proven := r.next, len(routable(r.next.good))
+	to, proven := r.next, len(r.proven())
 	if len(to.good)-to.healthy()-len(to.starting()) > 0 || len(to.dead) > 0 {
 		come = min(come, to.kept())
 	}

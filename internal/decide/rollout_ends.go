@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -94,6 +95,33 @@ func later(a, b time.Time) time.Time {
 // stuck: for too long no further replica was proven.
 func (r *rollout) stuck() bool { return r.state.Going() && r.late() }
 
+// mostFailures is how often new replicas may fail that had been healthy.
+const mostFailures = 3
+
+// keepsFailing: new replicas that had been healthy failed too often, also in a pause.
+func (r *rollout) keepsFailing() bool {
+	return (r.state.Going() || r.state == fleet.RolloutPaused) && r.plan.Failures >= mostFailures
+}
+
+// countFailures counts failures of new replicas that had been healthy as crashes are counted: those of one wave once, and none any
+// more once all have been healthy for long enough. One that turned unhealthy has failed, as has one that ended.
+func (r *rollout) countFailures() {
+	anew := func(x fleet.ReplicaSeen) bool {
+		return !x.Worked.IsZero() && (r.Failures == 0 || !x.Worked.Before(r.FailedAt))
+	}
+	ended := func(x fleet.ReplicaSeen) bool { return r.next.blames(x) && anew(x) }
+	unwell := func(x fleet.ReplicaSeen) bool {
+		return x.State == fleet.ReplicaUnhealthy && x.Reason != ReasonNodeLost && anew(x)
+	}
+	i := slices.IndexFunc(r.next.good, unwell)
+	if i >= 0 {
+		r.plan.Failure = fmt.Sprintf("replica %s on node %s turned unhealthy", r.next.good[i].ID, r.next.good[i].Node)
+	}
+	if i >= 0 || slices.ContainsFunc(r.next.dead, ended) {
+		r.plan.Failures, r.plan.FailedAt = r.Failures+1, r.seen.At
+	}
+}
+
 // returnsTooLong: it makes no progress, or has taken as long as a whole rollout may.
 func (r *rollout) returnsTooLong() bool {
 	return r.state == fleet.RolloutCanceling && (r.late() || r.past(later(r.Since, r.There).Add(mostReturn)))
@@ -138,9 +166,9 @@ func (r *rollout) prepares(x fleet.ReplicaSeen) bool {
 
 // ProgressDeadline is how long a rollout may take without progress where none is declared: the times that one replica
 // may take, and five minutes, as long as an upgrade of a node may keep it away.
-func ProgressDeadline(s fleet.Strategy, startup, check time.Duration) time.Duration {
+func ProgressDeadline(s fleet.Strategy, startup, check, shows time.Duration) time.Duration {
 	if s.ProgressDeadline > 0 {
 		return time.Duration(s.ProgressDeadline * float64(time.Second))
 	}
-	return startup + check + s.MinHealthy() + 5*time.Minute
+	return startup + check + s.MinHealthy(shows) + 5*time.Minute
 }

@@ -2,6 +2,7 @@ package decide
 
 import (
 	"slices"
+	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
@@ -10,6 +11,7 @@ func newRollout(seen fleet.DeploymentSeen) *rollout {
 	r := &rollout{RolloutSeen: *seen.Rollout, seen: seen, state: seen.Rollout.State, back: seen.Rollout.State == fleet.RolloutCanceling}
 	r.plan = fleet.RolloutPlan{
 		Reason: r.Reason, Step: r.Step, StepAt: r.StepAt, Want: r.Want, Most: r.Most, ProgressAt: r.ProgressAt, Short: r.Short, Failure: r.Failure,
+		Failures: r.Failures, FailedAt: r.FailedAt,
 		Crashes: r.To.Crashes, Owed: r.To.Owed, NextAttempt: r.To.NextAttempt,
 	}
 	r.stable, r.next = viewDeployment(StableLine(seen)), viewDeployment(NextLine(seen))
@@ -51,10 +53,11 @@ func ofNext(seen fleet.DeploymentSeen) func(fleet.ReplicaSeen) bool {
 
 // asNext is the deployment as though the revision that is rolled out were its own: all others are to be replaced.
 func asNext(seen fleet.DeploymentSeen) fleet.DeploymentSeen {
-	to := seen.Rollout.To
+	to, strategy := seen.Rollout.To, seen.Rollout.Strategy
 	seen.Rollout = nil
 	seen.Revision, seen.ProcessVersion, seen.Began, seen.BeganVersion = to.Revision, to.ProcessVersion, to.Revision, to.ProcessVersion
 	seen.Terms, seen.Startup, seen.Settle, seen.Stop, seen.Placement, seen.Nodes = to.Terms, to.Startup, to.Settle, to.Stop, to.Placement, to.Nodes
+	seen.Strategy, seen.Shows = strategy, to.Shows
 	seen.Attempts, seen.Crashes, seen.Owed, seen.NextAttempt = 0, to.Crashes, to.Owed, to.NextAttempt
 	return seen
 }
@@ -71,8 +74,11 @@ func lineRules(c *deploymentCase) {
 // carry brings both revisions to their counts, and puts the plans together.
 func (r *rollout) carry(rule string) fleet.DeploymentPlan {
 	stable, next := r.stable, r.next
+	if r.back {
+		stable = r.returning()
+	}
 	stable.Target, next.Target = r.counts()
-	stable.short = !r.recreates() && len(routable(stable.good))+len(routable(stable.stale))+len(routable(next.good))+len(routable(next.stale)) < r.least()
+	stable.short = !r.recreates() && len(routable(stable.good))+len(routable(stable.stale))+len(next.proven(next.good))+len(routable(next.stale)) < r.least()
 	next.short = stable.short
 	stable.leaving, next.leaving = r.starts() && !r.back, r.back
 	r.plan.Want = next.Target
@@ -81,6 +87,9 @@ func (r *rollout) carry(rule string) fleet.DeploymentPlan {
 	n := newDeploymentCase(next)
 	n.left = s.left
 	lineRules(n)
+	if next.settled() {
+		r.plan.Failures, r.plan.FailedAt = 0, time.Time{}
+	}
 
 	whole := newDeploymentCase(viewDeployment(asNext(r.seen)))
 	whole.rollout = r
@@ -113,6 +122,9 @@ func WithStablePlaces(p fleet.DeploymentPlan, seen fleet.DeploymentSeen, got Pla
 	}
 	back, line := p.Rollout.Anew || seen.Rollout.State == fleet.RolloutCanceling, seen
 	line.Rollout = nil
+	if back { // it waits for no proof
+		line.Strategy.MinHealthyTime = new(float64)
+	}
 	got.Yield = newRollout(seen).mayYield(got.Yield, viewDeployment(line), back)
 	rollout := *p.Rollout
 	p = WithPlaces(p, line, got)
@@ -143,13 +155,13 @@ func (r *rollout) least() int {
 }
 
 // mayYield are the replicas of which one may end before its replacement starts: none if the strategy says to wait, and only
-// unhealthy ones while fewer are routable than are to be, or were when it began.
+// unhealthy ones while fewer are proven or still to be replaced than are to be, or were routable when it began.
 func (r *rollout) mayYield(ids []fleet.ReplicaID, v deploymentView, turn bool) []fleet.ReplicaID {
 	least := r.least()
 	switch {
 	case !turn || r.Strategy.WhenFull == fleet.FullWait:
 		return nil
-	case len(routable(v.good))+len(routable(v.stale)) >= least:
+	case len(v.proven(v.good))+len(routable(v.stale)) >= least:
 		return ids
 	}
 	return slices.DeleteFunc(slices.Clone(ids), func(id fleet.ReplicaID) bool {

@@ -62,7 +62,7 @@ func TestRolloutCountsRoutable(t *testing.T) {
 	back := func(s *fleet.DeploymentSeen) {
 		s.Rollout.State, s.Rollout.Reason = fleet.RolloutCanceling, decide.ReasonProgressDeadline
 	}
-	minute := strategy(fleet.Strategy{MinHealthyTime: 60})
+	minute := strategy(fleet.Strategy{MinHealthyTime: new(60.0)})
 	for name, c := range map[string]struct {
 		seen   fleet.DeploymentSeen
 		rule   string

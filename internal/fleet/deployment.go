@@ -147,6 +147,9 @@ type DeploymentSeen struct {
 	Startup time.Duration `json:"startup"`
 	Settle  time.Duration `json:"settle,omitempty"`
 	Stop    time.Duration `json:"stop"`
+	// Strategy is that of the revision; Shows is how long its checks need to show a failure.
+	Strategy Strategy      `json:"strategy,omitzero"`
+	Shows    time.Duration `json:"shows,omitempty"`
 	// Attempts counts failed attempts of this process version; it is 0 once the deployment was available. The next
 	// one does not start before NextAttempt, and only replicas created from then on can fail it.
 	Attempts    int       `json:"attempts,omitempty"`
@@ -211,7 +214,7 @@ type OperationTerms struct {
 	// Startup is how long a replica may take until its first success, Check how long after that until it is
 	// healthy, Stop how long to end; each is the longest of all running revisions.
 	Startup, Check, Stop time.Duration
-	// MinHealthy is how long a new replica must be healthy until it counts.
+	// MinHealthy is how long a new replica must be routable until it is proven.
 	MinHealthy time.Duration
 	// Intervals are those of the steps of a canary.
 	Intervals time.Duration

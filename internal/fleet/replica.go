@@ -192,8 +192,10 @@ type ReplicaSeen struct {
 	// Unready is as its node reported it, ReadySince when that last ended, zero if it never was unready.
 	Unready    bool      `json:"unready,omitempty"`
 	ReadySince time.Time `json:"readySince,omitzero"`
-	Reason     string    `json:"reason,omitempty"`
-	Message    string    `json:"message,omitempty"`
+	// Worked is when the process started that was HEALTHY last, zero if none was.
+	Worked  time.Time `json:"worked,omitzero"`
+	Reason  string    `json:"reason,omitempty"`
+	Message string    `json:"message,omitempty"`
 	// Stop is the time between the graceful and the forced stop of its revision.
 	Stop time.Duration `json:"stop,omitempty"`
 	// StopBy is when a TERMINATING replica counts as ended although its node has not reported it.
@@ -204,7 +206,8 @@ type ReplicaSeen struct {
 	Unheard    time.Time `json:"unheard,omitzero"`
 	HeardSince time.Time `json:"heardSince,omitzero"`
 	Leave      bool      `json:"leave,omitempty"`
-	Gone       bool      `json:"gone,omitempty"` // its node is removed or revoked, so its end is never reported
+	LeaveBy    time.Time `json:"leaveBy,omitzero"` // the deadline of the drain, zero without one under way
+	Gone       bool      `json:"gone,omitempty"`   // its node is removed or revoked, so its end is never reported
 	Lost       bool      `json:"lost,omitempty"`
 }
 

@@ -3,6 +3,7 @@ package fleet
 import (
 	"encoding/json"
 	"reflect"
+	"time"
 )
 
 // ReplicaTerms are what a release changes of a running replica without a new process. The zero value means those of its
@@ -20,6 +21,13 @@ type CheckTerms struct {
 	Timeout            float64 `json:"timeout,omitempty"`
 	UnhealthyThreshold int     `json:"unhealthy_threshold,omitempty"`
 	HealthyThreshold   int     `json:"healthy_threshold,omitempty"`
+}
+
+// Shows is how long its checks need to show a failure.
+func (t ReplicaTerms) Shows() time.Duration { return max(t.CheckTerms.shows(), t.Readiness.shows()) }
+
+func (t CheckTerms) shows() time.Duration {
+	return seconds(t.Interval * float64(t.UnhealthyThreshold))
 }
 
 // Terms are those of the definition itself.

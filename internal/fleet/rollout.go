@@ -133,6 +133,9 @@ type RolloutSeen struct {
 	Failure string `json:"failure,omitempty"`
 	// AtStart is how many replicas were routable when it began.
 	AtStart int `json:"atStart,omitempty"`
+	// Failures counts the waves of failures of new replicas that had been healthy, FailedAt is when the last one began.
+	Failures int       `json:"failures,omitempty"`
+	FailedAt time.Time `json:"failedAt,omitzero"`
 }
 
 // RevisionLine is what the replicas of one of several live revisions are judged by.
@@ -143,6 +146,7 @@ type RevisionLine struct {
 	Startup        time.Duration `json:"startup"`
 	Settle         time.Duration `json:"settle,omitempty"`
 	Stop           time.Duration `json:"stop"`
+	Shows          time.Duration `json:"shows,omitempty"`
 	Placement      PlacementSpec `json:"placement,omitzero"`
 	Nodes          []NodeRoom    `json:"nodes,omitempty"`
 	Crashes        int           `json:"crashes,omitempty"`
@@ -170,6 +174,8 @@ type RolloutPlan struct {
 	Most        int       `json:"most,omitempty"`
 	ProgressAt  time.Time `json:"progressAt"`
 	Short       bool      `json:"short,omitempty"`
+	Failures    int       `json:"failures,omitempty"`
+	FailedAt    time.Time `json:"failedAt,omitzero"`
 	Crashes     int       `json:"crashes,omitempty"`
 	Owed        int       `json:"owed,omitempty"`
 	NextAttempt time.Time `json:"nextAttempt,omitzero"`

@@ -78,7 +78,7 @@ func TestStrategyIsRejected(t *testing.T) {
 		"/strategy/steps/0/interval":  canary(fleet.CanaryStep{Weight: 1, Interval: -1}),
 		"/strategy/pause_deadline":    func(s *fleet.DeploymentSpec) { s.Strategy.PauseDeadline = -1 },
 		"/strategy/max_in_flight":     func(s *fleet.DeploymentSpec) { s.Strategy.MaxInFlight = -1 },
-		"/strategy/min_healthy_time":  func(s *fleet.DeploymentSpec) { s.Strategy.MinHealthyTime = -1 },
+		"/strategy/min_healthy_time":  func(s *fleet.DeploymentSpec) { s.Strategy.MinHealthyTime = new(-1.0) },
 		"/strategy/progress_deadline": func(s *fleet.DeploymentSpec) { s.Strategy.ProgressDeadline = 59 },
 		"/strategy/when_full":         func(s *fleet.DeploymentSpec) { s.Strategy.WhenFull = "never" },
 	} {

@@ -19,8 +19,10 @@ type Strategy struct {
 	MaxUnavailable *Share `json:"max_unavailable,omitempty"`
 	// MaxInFlight is how many new replicas may be on their way at a time (default: no limit).
 	MaxInFlight int `json:"max_in_flight,omitempty"`
-	// MinHealthyTime is how long a new replica must be healthy until it counts (default 0).
-	MinHealthyTime float64 `json:"min_healthy_time,omitempty"`
+	// MinHealthyTime is how long a replica must be routable without a break until one that works may end for it: its proof
+	// (default: 10, or what its checks need to show a failure if that is longer; with a declared ProgressDeadline at most half of
+	// that). 0 waits for nothing.
+	MinHealthyTime *float64 `json:"min_healthy_time,omitempty"`
 	// ProgressDeadline is the longest time without progress; then the rollout returns to the stable revision (default:
 	// the times for the start, the check and MinHealthyTime, and 5 minutes).
 	ProgressDeadline float64 `json:"progress_deadline,omitempty"`
@@ -136,9 +138,19 @@ func (s Strategy) Unavailable(target int) int {
 	return s.MaxUnavailable.of(target, math.Floor)
 }
 
-// MinHealthy is MinHealthyTime as a duration.
-func (s Strategy) MinHealthy() time.Duration {
-	return seconds(s.MinHealthyTime)
+// DefaultMinHealthy is how long a replica must be routable until it is proven, without a declared time and with quicker checks.
+const DefaultMinHealthy = 10 * time.Second
+
+// MinHealthy is how long a replica must be routable until it is proven, whose checks show a failure after a time.
+func (s Strategy) MinHealthy(shows time.Duration) time.Duration {
+	if s.MinHealthyTime != nil {
+		return seconds(*s.MinHealthyTime)
+	}
+	least := max(DefaultMinHealthy, shows)
+	if s.ProgressDeadline > 0 {
+		least = min(least, seconds(s.ProgressDeadline/2))
+	}
+	return least
 }
 
 // MostStrategySeconds bounds the times of a strategy: a week.
@@ -146,13 +158,16 @@ const MostStrategySeconds = maxTerm
 
 // validateStrategy rejects times out of range, and a deadline that a declared start may miss.
 func (s DeploymentSpec) validateStrategy() error {
-	t := s.Strategy
+	t, least := s.Strategy, 0.0
+	if t.MinHealthyTime != nil {
+		least = *t.MinHealthyTime
+	}
 	for _, x := range []struct {
 		field string
 		value float64
-	}{{"min_healthy_time", t.MinHealthyTime}, {"progress_deadline", t.ProgressDeadline}, {"pause_deadline", t.PauseDeadline}} {
+	}{{"min_healthy_time", least}, {"progress_deadline", t.ProgressDeadline}, {"pause_deadline", t.PauseDeadline}} {
 		if !inTerm(x.value) {
-			return Errorf(Invalid, "invalid time: want 0 to %d seconds", MostStrategySeconds).At("/strategy/" + x.field).WithHint("use 0 for the default")
+			return Errorf(Invalid, "invalid time: want 0 to %d seconds", MostStrategySeconds).At("/strategy/" + x.field).WithHint("leave it out for the default")
 		}
 	}
 	if err := t.validateSteps(); err != nil {
@@ -170,7 +185,6 @@ func (s DeploymentSpec) validateStrategy() error {
 		return Errorf(Invalid, "max_surge and max_unavailable are both 0: nothing could be replaced").At("/strategy/max_surge").
 			WithHint("allow one more replica, or one less")
 	}
-	least := t.MinHealthyTime
 	if s.Process.Startup != nil {
 		least += s.Process.Startup.Deadline
 	}

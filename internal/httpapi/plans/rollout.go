@@ -32,7 +32,8 @@ func (p *planner) detailRollout(ctx context.Context, o *planned, runs fleet.Runn
 	size := decide.SizeOf(spec.Strategy, target, from.Resources, to.Resources)
 	o.rollout = &api.PlanRollout{
 		Strategy: cmp.Or(spec.Strategy.Type, fleet.StrategyRolling), Replicas: runs.Target, Most: size.Replicas, Surge: size.Surge,
-		Peak: api.ResourceTotal{CPU: size.Peak.CPU, Memory: size.Peak.Memory, GPUs: size.Peak.GPUs},
+		MinHealthyTime: spec.Strategy.MinHealthy(to.Terms().Shows()).Seconds(),
+		Peak:           api.ResourceTotal{CPU: size.Peak.CPU, Memory: size.Peak.Memory, GPUs: size.Peak.GPUs},
 	}
 	if n := len(spec.Strategy.Plan()); n > 0 {
 		o.rollout.Steps = n + 1

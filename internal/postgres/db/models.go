@@ -821,6 +821,7 @@ type Replica struct {
 	TermsRevision  *int64
 	Unready        bool
 	ReadySince     *time.Time
+	Worked         *time.Time
 }
 
 type ReplicaLog struct {
@@ -838,6 +839,7 @@ type ReplicaNode struct {
 	Leaves     bool
 	Gone       bool
 	HeardSince time.Time
+	LeaveBy    time.Time
 }
 
 type ReplicaSample struct {
@@ -912,6 +914,9 @@ type Rollout struct {
 	Since          time.Time
 	EndedAt        *time.Time
 	BeganIn        string
+	Failures       int32
+	FailedAt       *time.Time
+	MinHealthy     *float64
 }
 
 type Server struct {

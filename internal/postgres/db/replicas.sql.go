@@ -183,18 +183,23 @@ func (q *Queries) FailingNodes(ctx context.Context, arg FailingNodesParams) ([]F
 }
 
 const getReplica = `-- name: GetReplica :one
-SELECT r.id, r.deployment, r.uid, r.node, r.site, r.revision, r.process_version, r.definition, r.cpu, r.memory, r.gpus, r.fixed_ports, r.stop_seconds, r.state, r.health, r.phase, r.restarts, r.endpoint, r.ports, r.pid, r.reason, r.message, r.lost, r.listed, r.created_at, r.since, r.stop_by, r.ended_at, r.failed_at, r.running_since, r.terms_revision, r.unready, r.ready_since, d.project, coalesce((v.terms ->> 'startupSeconds')::float8, 0)::float8 AS startup,
+SELECT r.id, r.deployment, r.uid, r.node, r.site, r.revision, r.process_version, r.definition, r.cpu, r.memory, r.gpus, r.fixed_ports, r.stop_seconds, r.state, r.health, r.phase, r.restarts, r.endpoint, r.ports, r.pid, r.reason, r.message, r.lost, r.listed, r.created_at, r.since, r.stop_by, r.ended_at, r.failed_at, r.running_since, r.terms_revision, r.unready, r.ready_since, r.worked, d.project, coalesce((v.terms ->> 'startupSeconds')::float8, 0)::float8 AS startup,
+       coalesce(w.spec -> 'strategy', '{}')::jsonb AS strategy, coalesce(w.terms -> 'replica', '{}')::jsonb AS terms, now()::timestamptz AS at,
        EXISTS (SELECT 1 FROM connections k WHERE k.node = r.node AND k.ended_at IS NULL AND k.state IN ('Active', 'Draining') OFFSET 0)::boolean AS heard
 FROM replicas r JOIN deployments d ON d.name = r.deployment
 LEFT JOIN deployment_revisions v ON v.deployment = r.deployment AND v.revision = r.revision
+LEFT JOIN deployment_revisions w ON w.deployment = r.deployment AND w.revision = coalesce(r.terms_revision, r.revision)
 WHERE r.id = $1
 `
 
 type GetReplicaRow struct {
-	Replica Replica
-	Project string
-	Startup float64
-	Heard   bool
+	Replica  Replica
+	Project  string
+	Startup  float64
+	Strategy json.RawMessage
+	Terms    json.RawMessage
+	At       time.Time
+	Heard    bool
 }
 
 func (q *Queries) GetReplica(ctx context.Context, id string) (GetReplicaRow, error) {
@@ -234,8 +239,12 @@ func (q *Queries) GetReplica(ctx context.Context, id string) (GetReplicaRow, err
 		&i.Replica.TermsRevision,
 		&i.Replica.Unready,
 		&i.Replica.ReadySince,
+		&i.Replica.Worked,
 		&i.Project,
 		&i.Startup,
+		&i.Strategy,
+		&i.Terms,
+		&i.At,
 		&i.Heard,
 	)
 	return i, err
@@ -376,7 +385,7 @@ func (q *Queries) KeepReplicaSamples(ctx context.Context, arg KeepReplicaSamples
 }
 
 const lastEndedReplicas = `-- name: LastEndedReplicas :many
-SELECT r.id, r.deployment, r.uid, r.node, r.site, r.revision, r.process_version, r.definition, r.cpu, r.memory, r.gpus, r.fixed_ports, r.stop_seconds, r.state, r.health, r.phase, r.restarts, r.endpoint, r.ports, r.pid, r.reason, r.message, r.lost, r.listed, r.created_at, r.since, r.stop_by, r.ended_at, r.failed_at, r.running_since, r.terms_revision, r.unready, r.ready_since, d.project FROM replicas r JOIN deployments d ON d.name = r.deployment
+SELECT r.id, r.deployment, r.uid, r.node, r.site, r.revision, r.process_version, r.definition, r.cpu, r.memory, r.gpus, r.fixed_ports, r.stop_seconds, r.state, r.health, r.phase, r.restarts, r.endpoint, r.ports, r.pid, r.reason, r.message, r.lost, r.listed, r.created_at, r.since, r.stop_by, r.ended_at, r.failed_at, r.running_since, r.terms_revision, r.unready, r.ready_since, r.worked, d.project FROM replicas r JOIN deployments d ON d.name = r.deployment
 WHERE r.deployment = $1 AND r.ended_at IS NOT NULL
 ORDER BY r.ended_at DESC LIMIT $2
 `
@@ -434,6 +443,7 @@ func (q *Queries) LastEndedReplicas(ctx context.Context, arg LastEndedReplicasPa
 			&i.Replica.TermsRevision,
 			&i.Replica.Unready,
 			&i.Replica.ReadySince,
+			&i.Replica.Worked,
 			&i.Project,
 		); err != nil {
 			return nil, err
@@ -535,7 +545,7 @@ func (q *Queries) LockReplicas(ctx context.Context, arg LockReplicasParams) ([]L
 }
 
 const lockReplicasOfNode = `-- name: LockReplicasOfNode :many
-SELECT id, deployment, uid, node, site, revision, process_version, definition, cpu, memory, gpus, fixed_ports, stop_seconds, state, health, phase, restarts, endpoint, ports, pid, reason, message, lost, listed, created_at, since, stop_by, ended_at, failed_at, running_since, terms_revision, unready, ready_since FROM replicas WHERE node = $1 AND ended_at IS NULL AND ($2::boolean OR id = ANY($3::text[]))
+SELECT id, deployment, uid, node, site, revision, process_version, definition, cpu, memory, gpus, fixed_ports, stop_seconds, state, health, phase, restarts, endpoint, ports, pid, reason, message, lost, listed, created_at, since, stop_by, ended_at, failed_at, running_since, terms_revision, unready, ready_since, worked FROM replicas WHERE node = $1 AND ended_at IS NULL AND ($2::boolean OR id = ANY($3::text[]))
 ORDER BY id FOR NO KEY UPDATE
 `
 
@@ -588,6 +598,7 @@ func (q *Queries) LockReplicasOfNode(ctx context.Context, arg LockReplicasOfNode
 			&i.TermsRevision,
 			&i.Unready,
 			&i.ReadySince,
+			&i.Worked,
 		); err != nil {
 			return nil, err
 		}
@@ -1293,10 +1304,12 @@ func (q *Queries) ReplicaSamples(ctx context.Context, deployment string) ([]Repl
 }
 
 const replicasByID = `-- name: ReplicasByID :many
-SELECT r.id, r.deployment, r.uid, r.node, r.site, r.revision, r.process_version, r.definition, r.cpu, r.memory, r.gpus, r.fixed_ports, r.stop_seconds, r.state, r.health, r.phase, r.restarts, r.endpoint, r.ports, r.pid, r.reason, r.message, r.lost, r.listed, r.created_at, r.since, r.stop_by, r.ended_at, r.failed_at, r.running_since, r.terms_revision, r.unready, r.ready_since, d.project, coalesce((v.terms ->> 'startupSeconds')::float8, 0)::float8 AS startup,
+SELECT r.id, r.deployment, r.uid, r.node, r.site, r.revision, r.process_version, r.definition, r.cpu, r.memory, r.gpus, r.fixed_ports, r.stop_seconds, r.state, r.health, r.phase, r.restarts, r.endpoint, r.ports, r.pid, r.reason, r.message, r.lost, r.listed, r.created_at, r.since, r.stop_by, r.ended_at, r.failed_at, r.running_since, r.terms_revision, r.unready, r.ready_since, r.worked, d.project, coalesce((v.terms ->> 'startupSeconds')::float8, 0)::float8 AS startup,
+       coalesce(w.spec -> 'strategy', '{}')::jsonb AS strategy, coalesce(w.terms -> 'replica', '{}')::jsonb AS terms, now()::timestamptz AS at,
        EXISTS (SELECT 1 FROM connections k WHERE k.node = r.node AND k.ended_at IS NULL AND k.state IN ('Active', 'Draining') OFFSET 0)::boolean AS heard
 FROM replicas r JOIN deployments d ON d.name = r.deployment
 LEFT JOIN deployment_revisions v ON v.deployment = r.deployment AND v.revision = r.revision
+LEFT JOIN deployment_revisions w ON w.deployment = r.deployment AND w.revision = coalesce(r.terms_revision, r.revision)
 WHERE r.id = ANY($1::text[]) AND ($2::text = '' OR d.project = $2)
 ORDER BY r.id
 `
@@ -1307,10 +1320,13 @@ type ReplicasByIDParams struct {
 }
 
 type ReplicasByIDRow struct {
-	Replica Replica
-	Project string
-	Startup float64
-	Heard   bool
+	Replica  Replica
+	Project  string
+	Startup  float64
+	Strategy json.RawMessage
+	Terms    json.RawMessage
+	At       time.Time
+	Heard    bool
 }
 
 // Startup is that of the replica's own revision, in seconds, 0 when its terms are not known.
@@ -1357,8 +1373,12 @@ func (q *Queries) ReplicasByID(ctx context.Context, arg ReplicasByIDParams) ([]R
 			&i.Replica.TermsRevision,
 			&i.Replica.Unready,
 			&i.Replica.ReadySince,
+			&i.Replica.Worked,
 			&i.Project,
 			&i.Startup,
+			&i.Strategy,
+			&i.Terms,
+			&i.At,
 			&i.Heard,
 		); err != nil {
 			return nil, err
@@ -1379,6 +1399,9 @@ UPDATE replicas r SET state = u.state, health = u.health, phase = u.phase, resta
     reason = CASE WHEN r.state = 'TERMINATING' THEN r.reason ELSE u.reason END,
     message = CASE WHEN r.state = 'TERMINATING' THEN r.message ELSE u.message END,
     since = CASE WHEN r.state = u.state AND r.restarts >= u.restarts THEN r.since ELSE now() END,
+    worked = CASE WHEN u.state = 'HEALTHY' AND r.restarts < u.restarts THEN now()
+                  WHEN u.state = 'HEALTHY' AND r.state = 'STARTING' THEN r.since
+                  WHEN 'HEALTHY' IN (u.state, r.state) THEN coalesce(r.worked, r.since) ELSE r.worked END,
     failed_at = CASE WHEN u.failed THEN now() ELSE r.failed_at END,
     ended_at = CASE WHEN u.state = 'TERMINATED' THEN now() END, stop_by = CASE WHEN u.state = 'TERMINATED' THEN NULL ELSE r.stop_by END
 FROM (SELECT unnest($1::text[]) AS id, unnest($2::text[]) AS state, unnest($3::text[]) AS health, unnest($4::text[]) AS phase,
@@ -1499,9 +1522,9 @@ func (q *Queries) Rooms(ctx context.Context) ([]RoomsRow, error) {
 
 const seeReplicas = `-- name: SeeReplicas :many
 
-SELECT r.id, r.deployment, r.uid, r.node, r.site, r.revision, r.process_version, r.definition, r.cpu, r.memory, r.gpus, r.fixed_ports, r.stop_seconds, r.state, r.health, r.phase, r.restarts, r.endpoint, r.ports, r.pid, r.reason, r.message, r.lost, r.listed, r.created_at, r.since, r.stop_by, r.ended_at, r.failed_at, r.running_since, r.terms_revision, r.unready, r.ready_since, coalesce(v.object, r.definition)::bytea AS object, n.heard, n.unheard, n.leaves, n.gone, n.heard_since
+SELECT r.id, r.deployment, r.uid, r.node, r.site, r.revision, r.process_version, r.definition, r.cpu, r.memory, r.gpus, r.fixed_ports, r.stop_seconds, r.state, r.health, r.phase, r.restarts, r.endpoint, r.ports, r.pid, r.reason, r.message, r.lost, r.listed, r.created_at, r.since, r.stop_by, r.ended_at, r.failed_at, r.running_since, r.terms_revision, r.unready, r.ready_since, r.worked, coalesce(v.object, r.definition)::bytea AS object, n.heard, n.unheard, n.leaves, n.gone, n.heard_since, n.leave_by
 FROM (SELECT DISTINCT x.node FROM replicas x WHERE x.deployment = $1 AND x.ended_at IS NULL) d
-JOIN LATERAL (SELECT s.name, s.heard, s.unheard, s.leaves, s.gone, s.heard_since FROM replica_nodes s WHERE s.name = d.node OFFSET 0) n ON true
+JOIN LATERAL (SELECT s.name, s.heard, s.unheard, s.leaves, s.gone, s.heard_since, s.leave_by FROM replica_nodes s WHERE s.name = d.node OFFSET 0) n ON true
 JOIN replicas r ON r.deployment = $1 AND r.ended_at IS NULL AND r.node = d.node
 LEFT JOIN deployment_revisions v ON v.deployment = r.deployment AND v.revision = r.revision
 ORDER BY r.created_at, r.id
@@ -1541,12 +1564,14 @@ type SeeReplicasRow struct {
 	TermsRevision  *int64
 	Unready        bool
 	ReadySince     *time.Time
+	Worked         *time.Time
 	Object         []byte
 	Heard          bool
 	Unheard        time.Time
 	Leaves         bool
 	Gone           bool
 	HeardSince     time.Time
+	LeaveBy        time.Time
 }
 
 // Rows of many replicas are locked in the order of their ids, and sets of nodes after them in the
@@ -1596,12 +1621,14 @@ func (q *Queries) SeeReplicas(ctx context.Context, deployment string) ([]SeeRepl
 			&i.TermsRevision,
 			&i.Unready,
 			&i.ReadySince,
+			&i.Worked,
 			&i.Object,
 			&i.Heard,
 			&i.Unheard,
 			&i.Leaves,
 			&i.Gone,
 			&i.HeardSince,
+			&i.LeaveBy,
 		); err != nil {
 			return nil, err
 		}
@@ -1614,8 +1641,8 @@ func (q *Queries) SeeReplicas(ctx context.Context, deployment string) ([]SeeRepl
 }
 
 const seeReplicasAgain = `-- name: SeeReplicasAgain :many
-SELECT r.id, r.deployment, r.uid, r.node, r.site, r.revision, r.process_version, r.definition, r.cpu, r.memory, r.gpus, r.fixed_ports, r.stop_seconds, r.state, r.health, r.phase, r.restarts, r.endpoint, r.ports, r.pid, r.reason, r.message, r.lost, r.listed, r.created_at, r.since, r.stop_by, r.ended_at, r.failed_at, r.running_since, r.terms_revision, r.unready, r.ready_since, coalesce(v.object, r.definition)::bytea AS object, n.heard, n.unheard, n.leaves, n.gone, n.heard_since
-FROM replicas r JOIN LATERAL (SELECT s.name, s.heard, s.unheard, s.leaves, s.gone, s.heard_since FROM replica_nodes s WHERE s.name = r.node OFFSET 0) n ON true
+SELECT r.id, r.deployment, r.uid, r.node, r.site, r.revision, r.process_version, r.definition, r.cpu, r.memory, r.gpus, r.fixed_ports, r.stop_seconds, r.state, r.health, r.phase, r.restarts, r.endpoint, r.ports, r.pid, r.reason, r.message, r.lost, r.listed, r.created_at, r.since, r.stop_by, r.ended_at, r.failed_at, r.running_since, r.terms_revision, r.unready, r.ready_since, r.worked, coalesce(v.object, r.definition)::bytea AS object, n.heard, n.unheard, n.leaves, n.gone, n.heard_since, n.leave_by
+FROM replicas r JOIN LATERAL (SELECT s.name, s.heard, s.unheard, s.leaves, s.gone, s.heard_since, s.leave_by FROM replica_nodes s WHERE s.name = r.node OFFSET 0) n ON true
 LEFT JOIN deployment_revisions v ON v.deployment = r.deployment AND v.revision = r.revision
 WHERE r.id = ANY($1::text[]) AND r.deployment = $2 AND r.ended_at IS NULL
 `
@@ -1659,12 +1686,14 @@ type SeeReplicasAgainRow struct {
 	TermsRevision  *int64
 	Unready        bool
 	ReadySince     *time.Time
+	Worked         *time.Time
 	Object         []byte
 	Heard          bool
 	Unheard        time.Time
 	Leaves         bool
 	Gone           bool
 	HeardSince     time.Time
+	LeaveBy        time.Time
 }
 
 // What has become of some of them since, once their rows are locked.
@@ -1711,12 +1740,14 @@ func (q *Queries) SeeReplicasAgain(ctx context.Context, arg SeeReplicasAgainPara
 			&i.TermsRevision,
 			&i.Unready,
 			&i.ReadySince,
+			&i.Worked,
 			&i.Object,
 			&i.Heard,
 			&i.Unheard,
 			&i.Leaves,
 			&i.Gone,
 			&i.HeardSince,
+			&i.LeaveBy,
 		); err != nil {
 			return nil, err
 		}

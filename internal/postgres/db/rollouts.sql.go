@@ -12,7 +12,7 @@ import (
 )
 
 const activeRollout = `-- name: ActiveRollout :one
-SELECT deployment, number, uid, project, from_revision, to_revision, process_version, strategy, state, reason, message, failure, from_target, step, step_at, want, proven, most, at_start, progress_at, progress, until, deadline_at, short, crashes, owed, next_attempt, created_by, created_at, since, ended_at, began_in FROM rollouts WHERE deployment = $1 AND ended_at IS NULL
+SELECT deployment, number, uid, project, from_revision, to_revision, process_version, strategy, state, reason, message, failure, from_target, step, step_at, want, proven, most, at_start, progress_at, progress, until, deadline_at, short, crashes, owed, next_attempt, created_by, created_at, since, ended_at, began_in, failures, failed_at, min_healthy FROM rollouts WHERE deployment = $1 AND ended_at IS NULL
 `
 
 func (q *Queries) ActiveRollout(ctx context.Context, deployment string) (Rollout, error) {
@@ -51,6 +51,9 @@ func (q *Queries) ActiveRollout(ctx context.Context, deployment string) (Rollout
 		&i.Since,
 		&i.EndedAt,
 		&i.BeganIn,
+		&i.Failures,
+		&i.FailedAt,
+		&i.MinHealthy,
 	)
 	return i, err
 }
@@ -169,11 +172,11 @@ func (q *Queries) CountRoutable(ctx context.Context, deployment string) (int64, 
 const insertRollout = `-- name: InsertRollout :one
 WITH old AS (DELETE FROM rollouts o WHERE o.deployment = $1 AND o.ended_at IS NOT NULL
              AND o.number <= (SELECT max(x.number) FROM rollouts x WHERE x.deployment = $1) - 99)
-INSERT INTO rollouts (deployment, number, uid, project, from_revision, to_revision, process_version, strategy, state, began_in, from_target, step, at_start, progress, deadline_at, created_by)
-SELECT $1, coalesce(max(r.number), 0) + 1, $2, $3, $4, $5, $6, $7, $8, $9, $10::integer, $11, $12, $13,
-       now() + make_interval(secs => $14::float8), $15
+INSERT INTO rollouts (deployment, number, uid, project, from_revision, to_revision, process_version, strategy, state, began_in, from_target, step, at_start, progress, min_healthy, deadline_at, created_by)
+SELECT $1, coalesce(max(r.number), 0) + 1, $2, $3, $4, $5, $6, $7, $8, $9, $10::integer, $11, $12, $13, $14::float8,
+       now() + make_interval(secs => $15::float8), $16
 FROM rollouts r WHERE r.deployment = $1
-RETURNING deployment, number, uid, project, from_revision, to_revision, process_version, strategy, state, reason, message, failure, from_target, step, step_at, want, proven, most, at_start, progress_at, progress, until, deadline_at, short, crashes, owed, next_attempt, created_by, created_at, since, ended_at, began_in
+RETURNING deployment, number, uid, project, from_revision, to_revision, process_version, strategy, state, reason, message, failure, from_target, step, step_at, want, proven, most, at_start, progress_at, progress, until, deadline_at, short, crashes, owed, next_attempt, created_by, created_at, since, ended_at, began_in, failures, failed_at, min_healthy
 `
 
 type InsertRolloutParams struct {
@@ -190,6 +193,7 @@ type InsertRolloutParams struct {
 	Step           int32
 	AtStart        int32
 	Progress       float64
+	MinHealthy     float64
 	Seconds        float64
 	CreatedBy      string
 }
@@ -210,6 +214,7 @@ func (q *Queries) InsertRollout(ctx context.Context, arg InsertRolloutParams) (R
 		arg.Step,
 		arg.AtStart,
 		arg.Progress,
+		arg.MinHealthy,
 		arg.Seconds,
 		arg.CreatedBy,
 	)
@@ -247,20 +252,24 @@ func (q *Queries) InsertRollout(ctx context.Context, arg InsertRolloutParams) (R
 		&i.Since,
 		&i.EndedAt,
 		&i.BeganIn,
+		&i.Failures,
+		&i.FailedAt,
+		&i.MinHealthy,
 	)
 	return i, err
 }
 
 const joinRollout = `-- name: JoinRollout :exec
-UPDATE rollouts SET to_revision = $1, strategy = $2, progress = $3, progress_at = now(),
-    deadline_at = greatest(deadline_at, now() + make_interval(secs => $4::float8))
-WHERE deployment = $5 AND ended_at IS NULL
+UPDATE rollouts SET to_revision = $1, strategy = $2, progress = $3, min_healthy = $4::float8, progress_at = now(),
+    deadline_at = greatest(deadline_at, now() + make_interval(secs => $5::float8))
+WHERE deployment = $6 AND ended_at IS NULL
 `
 
 type JoinRolloutParams struct {
 	ToRevision int64
 	Strategy   json.RawMessage
 	Progress   float64
+	MinHealthy float64
 	Seconds    float64
 	Deployment string
 }
@@ -271,6 +280,7 @@ func (q *Queries) JoinRollout(ctx context.Context, arg JoinRolloutParams) error 
 		arg.ToRevision,
 		arg.Strategy,
 		arg.Progress,
+		arg.MinHealthy,
 		arg.Seconds,
 		arg.Deployment,
 	)
@@ -278,7 +288,7 @@ func (q *Queries) JoinRollout(ctx context.Context, arg JoinRolloutParams) error 
 }
 
 const listRollouts = `-- name: ListRollouts :many
-SELECT r.deployment, r.number, r.uid, r.project, r.from_revision, r.to_revision, r.process_version, r.strategy, r.state, r.reason, r.message, r.failure, r.from_target, r.step, r.step_at, r.want, r.proven, r.most, r.at_start, r.progress_at, r.progress, r.until, r.deadline_at, r.short, r.crashes, r.owed, r.next_attempt, r.created_by, r.created_at, r.since, r.ended_at, r.began_in FROM rollouts r JOIN deployments d ON d.name = r.deployment AND d.project = r.project
+SELECT r.deployment, r.number, r.uid, r.project, r.from_revision, r.to_revision, r.process_version, r.strategy, r.state, r.reason, r.message, r.failure, r.from_target, r.step, r.step_at, r.want, r.proven, r.most, r.at_start, r.progress_at, r.progress, r.until, r.deadline_at, r.short, r.crashes, r.owed, r.next_attempt, r.created_by, r.created_at, r.since, r.ended_at, r.began_in, r.failures, r.failed_at, r.min_healthy FROM rollouts r JOIN deployments d ON d.name = r.deployment AND d.project = r.project
 WHERE r.deployment = $1 AND ($2::bigint = 0 OR r.number < $2)
 ORDER BY r.number DESC LIMIT $3
 `
@@ -331,6 +341,9 @@ func (q *Queries) ListRollouts(ctx context.Context, arg ListRolloutsParams) ([]R
 			&i.Since,
 			&i.EndedAt,
 			&i.BeganIn,
+			&i.Failures,
+			&i.FailedAt,
+			&i.MinHealthy,
 		); err != nil {
 			return nil, err
 		}
@@ -345,8 +358,8 @@ func (q *Queries) ListRollouts(ctx context.Context, arg ListRolloutsParams) ([]R
 const moveRollout = `-- name: MoveRollout :exec
 UPDATE rollouts SET state = $1, since = CASE WHEN state = $1 THEN since ELSE clock_timestamp() END, reason = $2, message = $3, failure = $4,
     step = $5, step_at = $6, want = $7, proven = $8, most = $9, progress_at = $10, until = $11, short = $12,
-    crashes = $13, owed = $14, next_attempt = $15, ended_at = CASE WHEN $16::boolean THEN NULL ELSE clock_timestamp() END
-WHERE deployment = $17 AND number = $18
+    failures = $13, failed_at = $14, crashes = $15, owed = $16, next_attempt = $17, ended_at = CASE WHEN $18::boolean THEN NULL ELSE clock_timestamp() END
+WHERE deployment = $19 AND number = $20
 `
 
 type MoveRolloutParams struct {
@@ -362,6 +375,8 @@ type MoveRolloutParams struct {
 	ProgressAt  time.Time
 	Until       *time.Time
 	Short       bool
+	Failures    int32
+	FailedAt    *time.Time
 	Crashes     int32
 	Owed        int32
 	NextAttempt *time.Time
@@ -384,6 +399,8 @@ func (q *Queries) MoveRollout(ctx context.Context, arg MoveRolloutParams) error 
 		arg.ProgressAt,
 		arg.Until,
 		arg.Short,
+		arg.Failures,
+		arg.FailedAt,
 		arg.Crashes,
 		arg.Owed,
 		arg.NextAttempt,
@@ -395,7 +412,7 @@ func (q *Queries) MoveRollout(ctx context.Context, arg MoveRolloutParams) error 
 }
 
 const newestRollouts = `-- name: NewestRollouts :many
-SELECT r.deployment, r.number, r.uid, r.project, r.from_revision, r.to_revision, r.process_version, r.strategy, r.state, r.reason, r.message, r.failure, r.from_target, r.step, r.step_at, r.want, r.proven, r.most, r.at_start, r.progress_at, r.progress, r.until, r.deadline_at, r.short, r.crashes, r.owed, r.next_attempt, r.created_by, r.created_at, r.since, r.ended_at, r.began_in FROM deployments d JOIN rollouts r ON r.deployment = d.name AND r.uid = d.uid
+SELECT r.deployment, r.number, r.uid, r.project, r.from_revision, r.to_revision, r.process_version, r.strategy, r.state, r.reason, r.message, r.failure, r.from_target, r.step, r.step_at, r.want, r.proven, r.most, r.at_start, r.progress_at, r.progress, r.until, r.deadline_at, r.short, r.crashes, r.owed, r.next_attempt, r.created_by, r.created_at, r.since, r.ended_at, r.began_in, r.failures, r.failed_at, r.min_healthy FROM deployments d JOIN rollouts r ON r.deployment = d.name AND r.uid = d.uid
  AND r.number = (SELECT max(x.number) FROM rollouts x WHERE x.deployment = d.name)
 WHERE d.name = ANY($1::text[])
 `
@@ -443,6 +460,9 @@ func (q *Queries) NewestRollouts(ctx context.Context, names []string) ([]Rollout
 			&i.Since,
 			&i.EndedAt,
 			&i.BeganIn,
+			&i.Failures,
+			&i.FailedAt,
+			&i.MinHealthy,
 		); err != nil {
 			return nil, err
 		}

@@ -329,12 +329,15 @@ func (w *deploymentWork) operationTerms(ctx context.Context, o postgres.NewOpera
 		return out, err
 	}
 	out.Startup, out.Check, out.Stop = t.startup(), t.check(), t.stop()
-	if o.Kind == fleet.OperationConverge {
-		spec, err := specOfRevision(&r)
-		if err != nil {
-			return out, err
-		}
-		out.MinHealthy, out.Intervals = spec.Strategy.MinHealthy(), spec.Strategy.Intervals()
+	spec, err := specOfRevision(&r)
+	if err != nil {
+		return out, err
+	}
+	switch o.Kind { //nolint:exhaustive // no other one replaces anything
+	case fleet.OperationConverge:
+		out.MinHealthy, out.Intervals = spec.Strategy.MinHealthy(t.Replica.Shows()), spec.Strategy.Intervals()
+	case fleet.OperationRestart:
+		out.MinHealthy = spec.Strategy.MinHealthy(t.Replica.Shows())
 	}
 	p := db.OlderReplicasParams{Deployment: w.row.Name, ProcessVersion: o.ProcessVersion}
 	if o.Kind == fleet.OperationConverge { // what an earlier revision placed may have to move

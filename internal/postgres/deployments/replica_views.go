@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
@@ -35,8 +36,10 @@ type Replica struct {
 	// StartupDeadline is when the first success of one that starts is too late, nil as long as its process
 	// does not run.
 	StartupDeadline *time.Time
-	FailedAt        *time.Time
-	EndedAt         *time.Time
+	// ProvenAt is when one that is routable is proven if nothing breaks that, nil once it is.
+	ProvenAt *time.Time
+	FailedAt *time.Time
+	EndedAt  *time.Time
 }
 
 // ReplicaFilter narrows a list of replicas; zero values do not. Without Ended only those are listed
@@ -64,6 +67,9 @@ func (s *Store) ListReplicas(ctx context.Context, f ReplicaFilter, after string,
 			return nil, err
 		}
 		out[i].StartupDeadline = startupDeadlineOf(r.Replica, r.Startup)
+		if out[i].ProvenAt, err = provenAt(r.Replica, r.Strategy, r.Terms, r.At); err != nil {
+			return nil, err
+		}
 	}
 	return out, nil
 }
@@ -106,8 +112,32 @@ func (s *Store) GetReplica(ctx context.Context, id fleet.ReplicaID) (Replica, er
 		return Replica{}, postgres.Failed("read the replica", err)
 	}
 	out, err := replicaOf(r.Replica, r.Project, r.Heard)
+	if err != nil {
+		return out, err
+	}
 	out.StartupDeadline = startupDeadlineOf(r.Replica, r.Startup)
+	out.ProvenAt, err = provenAt(r.Replica, r.Strategy, r.Terms, r.At)
 	return out, err
+}
+
+// provenAt is when a routable replica is proven by the strategy and the checks of its release, nil once it is.
+func provenAt(r db.Replica, strategy, terms []byte, now time.Time) (*time.Time, error) {
+	seen := seenOf(r)
+	if !seen.Routable() {
+		return nil, nil
+	}
+	var s fleet.Strategy
+	var t fleet.ReplicaTerms
+	if err := json.Unmarshal(strategy, &s); err != nil {
+		return nil, postgres.Failed("read the strategy of replica "+r.ID, err)
+	}
+	if err := json.Unmarshal(terms, &t); err != nil {
+		return nil, postgres.Failed("read the terms of replica "+r.ID, err)
+	}
+	if at := decide.ProvenAt(seen, s.MinHealthy(t.Shows())); at.After(now) {
+		return &at, nil
+	}
+	return nil, nil
 }
 
 // startupDeadlineOf is the deadline of the replica's node, which uses its own clock.

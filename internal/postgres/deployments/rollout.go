@@ -40,9 +40,10 @@ func (w *deploymentWork) lookAtRollout(ctx context.Context, l *looked) (err erro
 	seen := fleet.RolloutSeen{
 		Number: r.Number, State: fleet.RolloutState(r.State), Since: r.Since, Reason: r.Reason, BeganIn: fleet.DeploymentState(r.BeganIn), Step: int(r.Step), StepAt: timeOf(r.StepAt), Want: int(r.Want), Most: int(r.Most), ProgressAt: r.ProgressAt,
 		Progress: postgres.SecondsOf(r.Progress), Deadline: r.DeadlineAt, Short: r.Short, Failure: r.Failure, AtStart: int(r.AtStart),
+		Failures: int(r.Failures), FailedAt: timeOf(r.FailedAt),
 		To: fleet.RevisionLine{
 			Revision: r.ToRevision, ProcessVersion: r.ProcessVersion, Terms: l.next.spec.Recovery, Startup: l.next.terms.startup(),
-			Settle: l.next.terms.settle(), Stop: l.next.terms.stop(), Placement: l.next.spec.Placement, Crashes: int(r.Crashes), Owed: int(r.Owed),
+			Settle: l.next.terms.settle(), Stop: l.next.terms.stop(), Shows: l.next.terms.Replica.Shows(), Placement: l.next.spec.Placement, Crashes: int(r.Crashes), Owed: int(r.Owed),
 			NextAttempt: timeOf(r.NextAttempt),
 		},
 	}
@@ -78,7 +79,7 @@ func (w *deploymentWork) rollOut(ctx context.Context, l line) error {
 		Deployment: w.row.Name, Uid: w.row.Uid, Project: w.row.Project, FromRevision: w.row.Revision, ToRevision: l.revision.Revision, ProcessVersion: l.version,
 		Strategy: strategy, State: string(fleet.RolloutDeploying), BeganIn: string(cmp.Or(w.began, fleet.DeploymentRunning)), AtStart: postgres.WaveNumber(int(routable)), FromTarget: w.targetBefore(),
 		Step:     postgres.WaveNumber(decide.FirstStep(l.spec.Strategy, int(routable), own.spec.Replicas.Min)),
-		Progress: l.progress().Seconds(), Seconds: limit.Seconds(), CreatedBy: w.actor,
+		Progress: l.progress().Seconds(), MinHealthy: l.minHealthy().Seconds(), Seconds: limit.Seconds(), CreatedBy: w.actor,
 	})
 	if err != nil {
 		return postgres.Failed("start a rollout", err)
@@ -156,7 +157,7 @@ func (c *carrying) moveRollout(ctx context.Context) error {
 	err := c.q.MoveRollout(ctx, db.MoveRolloutParams{
 		Deployment: r.Deployment, Number: r.Number, State: string(state), Active: state.Active(), Reason: p.Reason, Message: p.Message, Failure: p.Failure,
 		Step: postgres.WaveNumber(p.Step), StepAt: orNull(p.StepAt), Want: postgres.WaveNumber(p.Want), Proven: postgres.WaveNumber(p.Proven), Most: postgres.WaveNumber(p.Most), ProgressAt: p.ProgressAt, Until: orNull(p.Until),
-		Short: p.Short, Crashes: postgres.WaveNumber(p.Crashes), Owed: postgres.WaveNumber(p.Owed), NextAttempt: orNull(p.NextAttempt),
+		Short: p.Short, Failures: postgres.WaveNumber(p.Failures), FailedAt: orNull(p.FailedAt), Crashes: postgres.WaveNumber(p.Crashes), Owed: postgres.WaveNumber(p.Owed), NextAttempt: orNull(p.NextAttempt),
 	})
 	if err != nil {
 		return postgres.Failed("move the rollout", err)
@@ -223,7 +224,10 @@ func (w *deploymentWork) returning(ctx context.Context, r *db.Rollout) (bool, er
 	}), postgres.Failed("read the operations", err)
 }
 
+// minHealthy is how long a replica must be routable to be proven.
+func (l line) minHealthy() time.Duration { return l.spec.Strategy.MinHealthy(l.terms.Replica.Shows()) }
+
 // progress is the longest time without progress of a rollout.
 func (l line) progress() time.Duration {
-	return decide.ProgressDeadline(l.spec.Strategy, l.terms.startup(), l.terms.check())
+	return decide.ProgressDeadline(l.spec.Strategy, l.terms.startup(), l.terms.check(), l.terms.Replica.Shows())
 }

@@ -110,6 +110,8 @@ type Rollout struct {
 	From, To       int64
 	ProcessVersion int64
 	Strategy       fleet.Strategy
+	// MinHealthy is how long a replica must be routable to be proven.
+	MinHealthy time.Duration
 	// Reason is why it returns, Message says how far it is, or how it ended.
 	Reason, Message string
 	Phase           fleet.RolloutPhase
@@ -138,6 +140,9 @@ func rolloutOf(r db.Rollout) (Rollout, error) {
 	}
 	if err := json.Unmarshal(r.Strategy, &out.Strategy); err != nil {
 		return out, postgres.Failed("read the strategy of a rollout", err)
+	}
+	if out.MinHealthy = out.Strategy.MinHealthy(0); r.MinHealthy != nil {
+		out.MinHealthy = postgres.SecondsOf(*r.MinHealthy)
 	}
 	out.Phase = decide.RolloutPhase(fleet.RolloutSeen{State: out.State, Strategy: out.Strategy, Step: out.Step, Want: out.Want}, out.Proven)
 	return out, nil

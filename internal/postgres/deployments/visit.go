@@ -167,6 +167,7 @@ func (w *deploymentWork) lookAtRevision(ctx context.Context, l *looked) (err err
 	}
 	l.seen.Stopped, l.seen.Min, l.seen.Terms = l.spec.State == fleet.StateStopped, l.spec.Replicas.Min, l.spec.Recovery
 	l.seen.Startup, l.seen.Settle, l.seen.Stop = l.terms.startup(), l.terms.settle(), l.terms.stop()
+	l.seen.Strategy, l.seen.Shows = l.spec.Strategy, l.terms.Replica.Shows()
 	return nil
 }
 
@@ -236,7 +237,10 @@ func replicaSeen(r db.SeeReplicasRow) fleet.ReplicaSeen {
 		Health: fleet.ReplicaHealth(r.Health), Phase: fleet.ReplicaPhase(r.Phase), Revision: r.Revision, ProcessVersion: r.ProcessVersion,
 		Restarts: int(r.Restarts), CreatedAt: r.CreatedAt, Since: r.Since, Reason: r.Reason, Message: r.Message,
 		Stop: time.Duration(r.StopSeconds) * time.Second, StopBy: timeOf(r.StopBy), Leave: r.Leaves, Gone: r.Gone, Lost: r.Lost,
-		Unready: r.Unready, ReadySince: timeOf(r.ReadySince),
+		Unready: r.Unready, ReadySince: timeOf(r.ReadySince), Worked: timeOf(r.Worked),
+	}
+	if r.LeaveBy.Unix() > 0 {
+		out.LeaveBy = r.LeaveBy
 	}
 	if r.Heard {
 		out.HeardSince = r.HeardSince

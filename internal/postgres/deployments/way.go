@@ -159,6 +159,6 @@ func (w *deploymentWork) join(ctx context.Context, revision int64, active *db.Ro
 		return err
 	}
 	return postgres.Failed("join the rollout", w.q.JoinRollout(ctx, db.JoinRolloutParams{
-		Deployment: w.row.Name, ToRevision: revision, Strategy: strategy, Progress: l.progress().Seconds(), Seconds: limit.Seconds(),
+		Deployment: w.row.Name, ToRevision: revision, Strategy: strategy, Progress: l.progress().Seconds(), MinHealthy: l.minHealthy().Seconds(), Seconds: limit.Seconds(),
 	}))
 }

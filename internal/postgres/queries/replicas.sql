@@ -4,7 +4,7 @@
 -- What is there of a deployment, with how its nodes are. A drain that was given up, or whose node
 -- was let in again, moves nothing any more.
 -- name: SeeReplicas :many
-SELECT r.*, coalesce(v.object, r.definition)::bytea AS object, n.heard, n.unheard, n.leaves, n.gone, n.heard_since
+SELECT r.*, coalesce(v.object, r.definition)::bytea AS object, n.heard, n.unheard, n.leaves, n.gone, n.heard_since, n.leave_by
 FROM (SELECT DISTINCT x.node FROM replicas x WHERE x.deployment = @deployment AND x.ended_at IS NULL) d
 JOIN LATERAL (SELECT s.* FROM replica_nodes s WHERE s.name = d.node OFFSET 0) n ON true
 JOIN replicas r ON r.deployment = @deployment AND r.ended_at IS NULL AND r.node = d.node
@@ -17,7 +17,7 @@ ORDER BY id FOR NO KEY UPDATE;
 
 -- What has become of some of them since, once their rows are locked.
 -- name: SeeReplicasAgain :many
-SELECT r.*, coalesce(v.object, r.definition)::bytea AS object, n.heard, n.unheard, n.leaves, n.gone, n.heard_since
+SELECT r.*, coalesce(v.object, r.definition)::bytea AS object, n.heard, n.unheard, n.leaves, n.gone, n.heard_since, n.leave_by
 FROM replicas r JOIN LATERAL (SELECT s.* FROM replica_nodes s WHERE s.name = r.node OFFSET 0) n ON true
 LEFT JOIN deployment_revisions v ON v.deployment = r.deployment AND v.revision = r.revision
 WHERE r.id = ANY(@ids::text[]) AND r.deployment = @deployment AND r.ended_at IS NULL;
@@ -111,6 +111,9 @@ UPDATE replicas r SET state = u.state, health = u.health, phase = u.phase, resta
     reason = CASE WHEN r.state = 'TERMINATING' THEN r.reason ELSE u.reason END,
     message = CASE WHEN r.state = 'TERMINATING' THEN r.message ELSE u.message END,
     since = CASE WHEN r.state = u.state AND r.restarts >= u.restarts THEN r.since ELSE now() END,
+    worked = CASE WHEN u.state = 'HEALTHY' AND r.restarts < u.restarts THEN now()
+                  WHEN u.state = 'HEALTHY' AND r.state = 'STARTING' THEN r.since
+                  WHEN 'HEALTHY' IN (u.state, r.state) THEN coalesce(r.worked, r.since) ELSE r.worked END,
     failed_at = CASE WHEN u.failed THEN now() ELSE r.failed_at END,
     ended_at = CASE WHEN u.state = 'TERMINATED' THEN now() END, stop_by = CASE WHEN u.state = 'TERMINATED' THEN NULL ELSE r.stop_by END
 FROM (SELECT unnest(@ids::text[]) AS id, unnest(@states::text[]) AS state, unnest(@healths::text[]) AS health, unnest(@phases::text[]) AS phase,
@@ -224,9 +227,11 @@ ORDER BY r.id LIMIT @max_rows;
 -- Startup is that of the replica's own revision, in seconds, 0 when its terms are not known.
 -- name: ReplicasByID :many
 SELECT sqlc.embed(r), d.project, coalesce((v.terms ->> 'startupSeconds')::float8, 0)::float8 AS startup,
+       coalesce(w.spec -> 'strategy', '{}')::jsonb AS strategy, coalesce(w.terms -> 'replica', '{}')::jsonb AS terms, now()::timestamptz AS at,
        EXISTS (SELECT 1 FROM connections k WHERE k.node = r.node AND k.ended_at IS NULL AND k.state IN ('Active', 'Draining') OFFSET 0)::boolean AS heard
 FROM replicas r JOIN deployments d ON d.name = r.deployment
 LEFT JOIN deployment_revisions v ON v.deployment = r.deployment AND v.revision = r.revision
+LEFT JOIN deployment_revisions w ON w.deployment = r.deployment AND w.revision = coalesce(r.terms_revision, r.revision)
 WHERE r.id = ANY(@ids::text[]) AND (@project::text = '' OR d.project = @project)
 ORDER BY r.id;
 
@@ -237,9 +242,11 @@ ORDER BY r.ended_at DESC LIMIT @max_rows;
 
 -- name: GetReplica :one
 SELECT sqlc.embed(r), d.project, coalesce((v.terms ->> 'startupSeconds')::float8, 0)::float8 AS startup,
+       coalesce(w.spec -> 'strategy', '{}')::jsonb AS strategy, coalesce(w.terms -> 'replica', '{}')::jsonb AS terms, now()::timestamptz AS at,
        EXISTS (SELECT 1 FROM connections k WHERE k.node = r.node AND k.ended_at IS NULL AND k.state IN ('Active', 'Draining') OFFSET 0)::boolean AS heard
 FROM replicas r JOIN deployments d ON d.name = r.deployment
 LEFT JOIN deployment_revisions v ON v.deployment = r.deployment AND v.revision = r.revision
+LEFT JOIN deployment_revisions w ON w.deployment = r.deployment AND w.revision = coalesce(r.terms_revision, r.revision)
 WHERE r.id = @id;
 
 -- name: HoldsReplica :one

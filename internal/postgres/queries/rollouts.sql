@@ -5,8 +5,8 @@ SELECT * FROM rollouts WHERE deployment = @deployment AND ended_at IS NULL;
 -- name: InsertRollout :one
 WITH old AS (DELETE FROM rollouts o WHERE o.deployment = @deployment AND o.ended_at IS NOT NULL
              AND o.number <= (SELECT max(x.number) FROM rollouts x WHERE x.deployment = @deployment) - 99)
-INSERT INTO rollouts (deployment, number, uid, project, from_revision, to_revision, process_version, strategy, state, began_in, from_target, step, at_start, progress, deadline_at, created_by)
-SELECT @deployment, coalesce(max(r.number), 0) + 1, @uid, @project, @from_revision, @to_revision, @process_version, @strategy, @state, @began_in, @from_target::integer, @step, @at_start, @progress,
+INSERT INTO rollouts (deployment, number, uid, project, from_revision, to_revision, process_version, strategy, state, began_in, from_target, step, at_start, progress, min_healthy, deadline_at, created_by)
+SELECT @deployment, coalesce(max(r.number), 0) + 1, @uid, @project, @from_revision, @to_revision, @process_version, @strategy, @state, @began_in, @from_target::integer, @step, @at_start, @progress, @min_healthy::float8,
        now() + make_interval(secs => @seconds::float8), @created_by
 FROM rollouts r WHERE r.deployment = @deployment
 RETURNING *;
@@ -14,12 +14,12 @@ RETURNING *;
 -- name: MoveRollout :exec
 UPDATE rollouts SET state = @state, since = CASE WHEN state = @state THEN since ELSE clock_timestamp() END, reason = @reason, message = @message, failure = @failure,
     step = @step, step_at = sqlc.narg(step_at), want = @want, proven = @proven, most = @most, progress_at = @progress_at, until = sqlc.narg(until), short = @short,
-    crashes = @crashes, owed = @owed, next_attempt = sqlc.narg(next_attempt), ended_at = CASE WHEN @active::boolean THEN NULL ELSE clock_timestamp() END
+    failures = @failures, failed_at = sqlc.narg(failed_at), crashes = @crashes, owed = @owed, next_attempt = sqlc.narg(next_attempt), ended_at = CASE WHEN @active::boolean THEN NULL ELSE clock_timestamp() END
 WHERE deployment = @deployment AND number = @number;
 
 -- An edit that no replica has to be replaced for joins the rollout.
 -- name: JoinRollout :exec
-UPDATE rollouts SET to_revision = @to_revision, strategy = @strategy, progress = @progress, progress_at = now(),
+UPDATE rollouts SET to_revision = @to_revision, strategy = @strategy, progress = @progress, min_healthy = @min_healthy::float8, progress_at = now(),
     deadline_at = greatest(deadline_at, now() + make_interval(secs => @seconds::float8))
 WHERE deployment = @deployment AND ended_at IS NULL;
 

@@ -4,6 +4,7 @@ package bounds
 
 import (
 	"slices"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -30,6 +31,38 @@ func Of(seen fleet.DeploymentSeen) (n Serving) {
 	return n
 }
 
+// Covers counts the replicas that one which works may rely on when it ends: routable, and to be replaced themselves, or of the stable
+// revision, or so for as long as the strategy says. One whose drain has no time left for that relies on all that are routable.
+func Covers(seen fleet.DeploymentSeen, ends fleet.ReplicaSeen) (n int) {
+	strategy, shows := seen.Strategy, seen.Shows
+	if r := seen.Rollout; r != nil {
+		strategy, shows = r.Strategy, r.To.Shows
+	}
+	proof := strategy.MinHealthy(shows)
+	if !ends.LeaveBy.IsZero() && !seen.At.Before(ends.LeaveBy.Add(-ends.Stop-5*time.Second)) {
+		proof = 0
+	}
+	for _, r := range seen.Replicas {
+		since := r.Since
+		if r.ReadySince.After(since) {
+			since = r.ReadySince
+		}
+		stays := r.ProcessVersion == seen.ProcessVersion && !Misplaced(seen, r)
+		if seen.Rollout != nil {
+			stays = r.ProcessVersion == seen.Rollout.To.ProcessVersion
+		}
+		if r.ID != ends.ID && Routable(r) && (!stays || seen.At.Sub(since) >= proof) {
+			n++
+		}
+	}
+	return n
+}
+
+// Routable reports whether a replica may serve, as far as anybody can know.
+func Routable(r fleet.ReplicaSeen) bool {
+	return r.State == fleet.ReplicaHealthy && !r.Unready && r.Unheard.IsZero() && !r.Gone && !r.Lost && !r.Phase.Over()
+}
+
 // Least is how many routable replicas a decision leaves, if there are so many: the target or, in a rollout, as many as when it began,
 // less max_unavailable. One that had to make room takes one more.
 func Least(seen fleet.DeploymentSeen) int {
@@ -40,19 +73,18 @@ func Least(seen fleet.DeploymentSeen) int {
 	return min(seen.Target-r.Strategy.Unavailable(seen.Target), r.AtStart)
 }
 
-// Most is up to how many live replicas a decision creates: the target and the surge of those that may stay on their nodes, or one
-// replacement without a rollout.
+// Most is up to how many live replicas a decision creates: the target and the surge of those that may stay on their nodes.
 func Most(seen fleet.DeploymentSeen) int {
-	if seen.Rollout == nil {
-		return seen.Target + 1
+	strategy, leaving := seen.Strategy, 0
+	if seen.Rollout != nil {
+		strategy = seen.Rollout.Strategy
 	}
-	leaving := 0
 	for _, r := range seen.Replicas {
 		if r.State.Live() && r.Unheard.IsZero() && Misplaced(seen, r) {
 			leaving++
 		}
 	}
-	return seen.Target + seen.Rollout.Strategy.Surge(seen.Target) + leaving
+	return seen.Target + max(1, strategy.Surge(seen.Target)) + leaving
 }
 
 // Misplaced reports whether a replica has to leave its node.
@@ -72,7 +104,7 @@ func Strategy(t *rapid.T) fleet.Strategy {
 	s := fleet.Strategy{
 		Type:     rapid.SampledFrom([]fleet.StrategyType{"", fleet.StrategyRolling, fleet.StrategyCanary, fleet.StrategyRecreate}).Draw(t, "type"),
 		MaxSurge: share("surge"), MaxUnavailable: share("unavailable"), MaxInFlight: rapid.IntRange(0, 2).Draw(t, "in flight"),
-		MinHealthyTime: float64(rapid.SampledFrom([]int{0, 0, 30}).Draw(t, "min healthy")),
+		MinHealthyTime: rapid.SampledFrom([]*float64{nil, new(0.0), new(30.0)}).Draw(t, "min healthy"),
 		WhenFull:       rapid.SampledFrom([]fleet.WhenFull{"", fleet.FullOldFirst, fleet.FullWait}).Draw(t, "when full"),
 	}
 	if s.Type == fleet.StrategyCanary {
