@@ -176,6 +176,7 @@ func (d *deployments) put(ctx context.Context, name string, n int, change ...fun
 		Command: []string{d.program}, Env: map[string]string{"SLOW": "0s", "LEDGER": d.ledger}, Ports: []fleet.ProcessPort{{Name: "http"}},
 		Health:   &fleet.HealthCheck{Type: fleet.HealthHTTP, Path: "/health", Interval: 1, Timeout: 0.5, HealthyThreshold: 1, UnhealthyThreshold: 2},
 		Replicas: api.Exactly(n), StopSeconds: 1,
+		Strategy: fleet.Strategy{MinHealthyTime: new(0.0)}, // what is measured is how fast replicas come and go
 	}
 	for _, c := range change {
 		c(&in)

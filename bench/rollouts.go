@@ -116,7 +116,7 @@ func measureRolling(ctx context.Context, l *lab) ([]figure, error) {
 	release := func(ctx context.Context) error {
 		d.releases++
 		return d.put(ctx, "rolled", rollingReplicas, d.anew, func(in *api.DeploymentPut) {
-			in.Strategy = fleet.Strategy{MaxInFlight: rollingInFlight}
+			in.Strategy.MaxInFlight = rollingInFlight
 		})
 	}
 	if err := release(ctx); err != nil {

@@ -150,7 +150,7 @@ func (b *boxes) images(t *testing.T) {
 		"a" + digest + digest, "sha256:" + strings.Repeat("0a", 32), strings.Repeat("a", 513),
 	} {
 		d := b.box(t, b.red, "pointed", func(p *api.DeploymentPut) { p.Image = image })
-		_, err := d.api.PutDeployment(t.Context(), d.name, d.put, api.Mutation{})
+		_, err := d.api.PutDeployment(t.Context(), d.name, d.manifest(), api.Mutation{})
 		var refused *fleet.Error
 		require.ErrorAs(t, err, &refused, image)
 		require.Equal(t, []any{fleet.Invalid, "/image"}, []any{refused.Kind, refused.Field}, "%s: %v", image, err)
@@ -174,7 +174,7 @@ func (b *boxes) imageIDs(t *testing.T) {
 func (b *boxes) long(t *testing.T) {
 	most := strings.Repeat("x", fleet.MaxCommandBytes)
 	d := b.box(t, b.red, "long", func(p *api.DeploymentPut) { p.Args = []string{"say", most} })
-	_, err := d.api.PutDeployment(t.Context(), d.name, d.put, api.Mutation{})
+	_, err := d.api.PutDeployment(t.Context(), d.name, d.manifest(), api.Mutation{})
 	require.Equal(t, fleet.Invalid, fleet.KindOf(err), "%v", err)
 	require.ErrorContains(t, err, "the limit is 262144")
 	d.put.Files = []api.DeploymentFile{{Path: strings.Repeat("x", 190)}}

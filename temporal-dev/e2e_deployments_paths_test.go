@@ -21,7 +21,7 @@ func (d *service) changes(t *testing.T) (fields []string) {
 	t.Helper()
 	var out api.Accepted
 	op := d.change(t, "put "+d.name, func(ctx context.Context, m api.Mutation) (_ api.Accepted, err error) {
-		out, err = d.api.PutDeployment(ctx, d.name, d.put, m)
+		out, err = d.api.PutDeployment(ctx, d.name, d.manifest(), m)
 		return out, err
 	})
 	requireSucceeded(t, d.ended(t, op.ID))
@@ -76,7 +76,7 @@ func (s *stack) replicasInPlace(t *testing.T) {
 	last := d.healthy(t, 1)
 	require.False(t, slices.Contains(ids(last), other.ID), "it is replaced")
 	require.Equal(t, []string{"good day", "2"}, []string{answersAt(t, last[0])["greeting"], answersAt(t, last[0])["epoch"]})
-	out, err := d.api.PutDeployment(t.Context(), d.name, d.put, api.Mutation{DryRun: true})
+	out, err := d.api.PutDeployment(t.Context(), d.name, d.manifest(), api.Mutation{DryRun: true})
 	require.NoError(t, err)
 	require.Empty(t, out.Changes, "it runs as it is declared")
 

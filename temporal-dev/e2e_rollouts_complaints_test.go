@@ -50,7 +50,7 @@ func (s *stack) replicasPressed(t *testing.T) {
 	d.under(t, "it is under way", func(r api.Rollout) bool { return r.State == fleet.RolloutDeploying && r.Wanted > 0 })
 	d.verb(t, "cancel", api.RolloutRequest{})
 	d.put.Env["GREETING"], d.put.Strategy = "four", api.Strategy{}
-	out, err := d.api.PutDeployment(t.Context(), d.name, d.put, api.Mutation{})
+	out, err := d.api.PutDeployment(t.Context(), d.name, d.manifest(), api.Mutation{})
 	require.NoError(t, err, "a push right after the cancellation")
 	requireSucceeded(t, d.ended(t, out.Operation.ID))
 	d.answering(t, 3, "four")
@@ -72,7 +72,7 @@ func (s *stack) replicasPressed(t *testing.T) {
 // allAtOnce asks for all that there is to ask, together: each request is granted, or refused because of another, and none fails.
 func (d *service) allAtOnce(t *testing.T) {
 	t.Helper()
-	four, other := 4, d.put
+	four, other := 4, d.manifest()
 	other.StopSeconds, other.Env = 3, map[string]string{"LEDGER": d.ledger, "SLOW": "0s", "GREETING": "six"}
 	key := fleet.DeploymentKey(fleet.DeploymentName(d.name))
 	ask := func(word string, in any) func() error {

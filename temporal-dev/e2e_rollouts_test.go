@@ -56,7 +56,7 @@ func (s *stack) replicasRolledOut(t *testing.T) {
 	require.Equal(t, ids(stable), ids(d.answering(t, 3, "two")), "what was stable is as it was")
 	require.Equal(t, fleet.RolloutFailed, d.rollouts(t)[0].State)
 	tried := len(d.everRan(t))
-	out, err := d.api.PutDeployment(t.Context(), d.name, d.put, api.Mutation{})
+	out, err := d.api.PutDeployment(t.Context(), d.name, d.manifest(), api.Mutation{})
 	require.NoError(t, err)
 	require.Nil(t, out.Operation, "an unchanged PUT does not try again")
 	require.Equal(t, fleet.DeploymentRunning, d.status(t).State)

@@ -31,6 +31,7 @@ type service struct {
 	name   string
 	ledger string // "" for programs that leave none
 	put    api.DeploymentPut
+	proves bool // for as long as replicas do by default
 }
 
 // probe is a check that sees within seconds that a program is sick, and bears a machine that is busy.
@@ -61,11 +62,20 @@ func newService(t *testing.T, s *stack, name string, replicas int, change ...fun
 	return d
 }
 
+// manifest is what it declares. Unless a test is about the proof of new replicas, one instant is enough.
+func (d *service) manifest() api.DeploymentPut {
+	put := d.put
+	if put.Strategy.MinHealthyTime == nil && !d.proves {
+		put.Strategy.MinHealthyTime = new(0.0)
+	}
+	return put
+}
+
 // declare releases it and gives the operation.
 func (d *service) declare(t *testing.T) api.Operation {
 	t.Helper()
 	return d.change(t, "put "+d.name, func(ctx context.Context, m api.Mutation) (api.Accepted, error) {
-		return d.api.PutDeployment(ctx, d.name, d.put, m)
+		return d.api.PutDeployment(ctx, d.name, d.manifest(), m)
 	})
 }
 

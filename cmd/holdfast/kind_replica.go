@@ -45,12 +45,17 @@ func (c *cli) replicasTable(replicas []api.Replica) *table {
 	return t
 }
 
-// replicaMessage adds the start-up deadline to the message of a starting replica.
+// replicaMessage adds the start-up deadline to the message of a starting replica, and to others when they are proven.
 func replicaMessage(r api.Replica) string {
-	if r.StartupDeadline == nil {
+	var text string
+	switch {
+	case r.StartupDeadline != nil:
+		text = "it must be healthy by " + stamp(*r.StartupDeadline)
+	case r.ProvenAt != nil:
+		text = "it is proven at " + stamp(*r.ProvenAt)
+	default:
 		return r.Message
 	}
-	text := "it must be healthy by " + stamp(*r.StartupDeadline)
 	if r.Message != "" {
 		text = r.Message + ", " + text
 	}

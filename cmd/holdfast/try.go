@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,12 +18,12 @@ import (
 	"github.com/holdfast-io/holdfast/internal/pause"
 )
 
-const tryLong = `Start one replica of a deployment's manifest to see whether it becomes healthy, and delete it again.
+const tryLong = `Start one replica of a deployment's manifest to see whether it gets and stays healthy, and delete it again.
 
 The trial is a separate deployment, NAME-trial-XXXX, with one replica and the label
 holdfast.dev/trial=NAME; everything else is as in the manifest. The command shows its states and its
-output until the replica is healthy (0), or until the trial fails or its deadline passes (7: the
-reason and the last output follow). It always deletes the trial, also on an interrupt. If this
+output until the replica is proven (0): healthy and ready for min_healthy_time; or until the trial
+fails, also by a failure before that, or its deadline passes (7: the reason and the last output follow). It always deletes the trial, also on an interrupt. If this
 command is killed, the trial stays: "holdfast get deployments" shows it, "holdfast delete deployment"
 ends it.`
 
@@ -35,7 +36,7 @@ const trialLabel = "holdfast.dev/trial"
 func (c *cli) newTryCommand() *cobra.Command {
 	file := ""
 	cmd := &cobra.Command{
-		Use: "try -f FILE|-", Short: "Start one replica of a deployment's manifest, see whether it becomes healthy, and delete it", Long: tryLong,
+		Use: "try -f FILE|-", Short: "Start one replica of a deployment's manifest, see whether it gets and stays healthy, and delete it", Long: tryLong,
 		Args: cobra.NoArgs, Example: "  holdfast try -f web.yaml --timeout 5m",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			manifests, err := c.readManifests([]string{file}, useTried)
@@ -154,9 +155,50 @@ func (t *trial) follow(ctx context.Context) error {
 		}
 		op = next
 	}
+	if op.State == fleet.OperationSucceeded {
+		if op, err = t.prove(ctx, op); err != nil {
+			return stopped(t.result.Name, err)
+		}
+	}
 	t.result.State, t.result.Reason, t.result.Message = op.State, op.Reason, op.Message
 	t.result.Healthy = op.State == fleet.OperationSucceeded
 	return endOf(op)
+}
+
+// reasonNotProven is why a trial fails whose replica was healthy, and failed too soon.
+const reasonNotProven = "not_proven"
+
+// prove waits until the replica is proven. If it fails before, the trial has failed: the region would replace it again and again.
+func (t *trial) prove(ctx context.Context, op api.Operation) (api.Operation, error) {
+	tried, asked := api.Replica{}, t.now()
+	for {
+		l, err := t.client.Replicas(ctx, api.ReplicaQuery{Deployment: t.result.Name})
+		away := err != nil && ctx.Err() == nil && exitCodeOf(err) == exitUnreachable && t.now().Sub(asked) < patience
+		if err != nil && !away {
+			return op, err
+		}
+		if err == nil {
+			asked = t.now()
+			if tried.ID == "" && len(l.Items) > 0 {
+				tried = l.Items[0]
+			}
+			i := slices.IndexFunc(l.Items, func(r api.Replica) bool { return r.ID == tried.ID })
+			if i < 0 || l.Items[i].State == fleet.ReplicaUnhealthy || l.Items[i].State == fleet.ReplicaTerminating || l.Items[i].Restarts > tried.Restarts {
+				op.State, op.Reason = fleet.OperationFailed, reasonNotProven
+				op.Message = fmt.Sprintf("replica %s was healthy, and failed before it was proven", tried.ID)
+				return op, nil
+			}
+			if l.Items[i].Routable && l.Items[i].ProvenAt == nil {
+				return op, nil
+			}
+		}
+		if err := t.logs.round(ctx); err != nil && exitCodeOf(err) != exitUnreachable {
+			return op, err
+		}
+		if err := pause.For(ctx, t.poll); err != nil {
+			return op, err
+		}
+	}
 }
 
 // stopped is the error of a trial that did not reach its end.
@@ -224,7 +266,7 @@ func (t *trial) writeResult() error {
 		for _, replica := range r.Replicas {
 			fmt.Fprintf(t.stdout, "replica %s on %s at %s\n", replica.ID, clean(string(replica.Node)), clean(first(replica.Endpoint, "no port")))
 		}
-		fmt.Fprintf(t.stdout, "trial %s is HEALTHY after %.1f s\n", r.Name, r.Seconds)
+		fmt.Fprintf(t.stdout, "trial %s is proven after %.1f s\n", r.Name, r.Seconds)
 	case r.State != "":
 		for _, cause := range r.Causes {
 			fmt.Fprintf(t.stdout, "%s (%s): %s\n", clean(cause.Code), clean(cause.Reason), clean(cause.Message))

@@ -26,7 +26,7 @@ func trialRegion(t *testing.T, story ...api.Operation) (*fakeRegion, string) {
 	r.hook = func(w http.ResponseWriter, req *http.Request) bool {
 		switch {
 		case req.URL.Path == "/api/v1/replicas":
-			reply(w, 200, api.List[api.Replica]{Items: webReplicas()[1:]})
+			reply(w, 200, api.List[api.Replica]{Items: []api.Replica{triedReplica()}})
 		case strings.HasSuffix(req.URL.Path, "/logs"):
 			list := api.List[api.ReplicaLogChunk]{Items: []api.ReplicaLogChunk{}}
 			if req.URL.Query().Get("after") == "" {
@@ -50,6 +50,13 @@ func trialRegion(t *testing.T, story ...api.Operation) (*fakeRegion, string) {
 	return r, path
 }
 
+// triedReplica is healthy, ready and proven.
+func triedReplica() api.Replica {
+	r := webReplicas()[1]
+	r.Routable = true
+	return r
+}
+
 // S134: a trial is one replica beside the deployment; it is followed, and deleted whatever became of it.
 func TestTry(t *testing.T) {
 	t.Parallel()
@@ -70,7 +77,7 @@ func TestTry(t *testing.T) {
 		got := newShell(t, r).ok("try", "-f", path)
 		name := deleted(t, r)
 		require.Regexp(t, regexp.MustCompile(`^web-trial-[0-9a-f]{4}$`), name)
-		for _, text := range []string{"PROVISIONING", "loading\n", "replica " + replica2 + " on plant-1-b at 10.0.0.2:31000", "trial " + name + " is HEALTHY after "} {
+		for _, text := range []string{"PROVISIONING", "loading\n", "replica " + replica2 + " on plant-1-b at 10.0.0.2:31000", "trial " + name + " is proven after "} {
 			require.Contains(t, got.stdout, text)
 		}
 		var put api.DeploymentPut
@@ -89,6 +96,37 @@ func TestTry(t *testing.T) {
 		require.Contains(t, got.stdout, "program (exited): it exited with 3")
 		require.Contains(t, got.stdout, "  | fatal: ?[31mno database")
 		deleted(t, r)
+	})
+
+	t.Run("healthy, but not for long", func(t *testing.T) {
+		t.Parallel()
+		for name, became := range map[string]func(*api.Replica){
+			"unhealthy": func(r *api.Replica) { r.State, r.Routable = fleet.ReplicaUnhealthy, false },
+			"restarted": func(r *api.Replica) { r.Restarts++ },
+			"replaced":  func(r *api.Replica) { r.ID = replica1 },
+		} {
+			r, path := trialRegion(t, running, webMoment(fleet.OperationSucceeded, 1, ""))
+			r.mu.Lock()
+			hook, looked := r.hook, 0
+			r.hook = func(w http.ResponseWriter, req *http.Request) bool {
+				if req.URL.Path != "/api/v1/replicas" {
+					return hook(w, req)
+				}
+				x := triedReplica()
+				x.ProvenAt = until()
+				if looked++; looked > 3 {
+					became(&x)
+				}
+				reply(w, 200, api.List[api.Replica]{Items: []api.Replica{x}})
+				return true
+			}
+			r.mu.Unlock()
+			got := newShell(t, r).run("try", "-f", path)
+			require.Equal(t, exitOperationFailed, got.code, name)
+			require.Contains(t, got.stderr, "failed before it was proven", name)
+			require.NotContains(t, got.stdout, "is proven", name)
+			deleted(t, r)
+		}
 	})
 
 	t.Run("interrupted", func(t *testing.T) {

@@ -61,9 +61,15 @@ func webSpec(replicas int) fleet.DeploymentSpec {
 	return fleet.DeploymentSpec{
 		Type: fleet.TypeProcess, Process: fleet.Process{Command: []string{"serve"}},
 		Resources: fleet.Resources{CPU: 1}, Replicas: fleet.ReplicaBounds{Min: 0, Max: 5, Initial: replicas},
-		Placement: fleet.PlacementSpec{Spread: fleet.SpreadNodes}, State: fleet.StateStarted,
+		Placement: fleet.PlacementSpec{Spread: fleet.SpreadNodes}, State: fleet.StateStarted, Strategy: atOnce(fleet.Strategy{}),
 		Recovery: fleet.Recovery{Attempts: 3, AttemptSeconds: 10, Crashes: 3, CrashSeconds: 30, CrashMaxSeconds: 960, GiveUp: 200, LostSeconds: 30},
 	}
+}
+
+// atOnce is a strategy by which a replica is proven as soon as it is routable.
+func atOnce(s fleet.Strategy) fleet.Strategy {
+	s.MinHealthyTime = new(0.0)
+	return s
 }
 
 // deploymentPut is a PUT of the deployment web; edits come after the defaults.

@@ -87,6 +87,7 @@ func (b *bench) begins(t *rapid.T) *history {
 	h.spec = webSpec(most)
 	h.spec.Replicas.Min, h.spec.Replicas.Max = rapid.IntRange(0, most).Draw(t, "min"), 6
 	h.spec.Recovery.GiveUp, h.spec.Recovery.CrashMaxSeconds = 6, 120
+	h.spec.Strategy.MinHealthyTime = nil
 	h.spec.Process.Startup = &fleet.Startup{Deadline: 60}
 	if h.readies {
 		h.spec.Process.Readiness = &fleet.HealthCheck{Type: fleet.HealthTCP, Interval: 10, Timeout: 5, UnhealthyThreshold: 3, HealthyThreshold: 2}

@@ -18,7 +18,7 @@ func (b *bench) stepped() *bench {
 	b.T.Helper()
 	four := asking(func(s *fleet.DeploymentSpec) {
 		s.Replicas = fleet.ReplicaBounds{Min: 1, Max: 10, Initial: 4}
-		s.Strategy = fleet.Strategy{Type: fleet.StrategyCanary, Steps: []fleet.CanaryStep{{Weight: 25, Pause: true}, {Weight: 50, Interval: 3600}}}
+		s.Strategy = atOnce(fleet.Strategy{Type: fleet.StrategyCanary, Steps: []fleet.CanaryStep{{Weight: 25, Pause: true}, {Weight: 50, Interval: 3600}}})
 	})
 	b.putDeployment(commanded("one"), four)
 	b.settles()
@@ -89,7 +89,7 @@ func TestCanaryPromoted(t *testing.T) {
 	b.failing(2)
 	four := asking(func(s *fleet.DeploymentSpec) {
 		s.Replicas = fleet.ReplicaBounds{Min: 1, Max: 10, Initial: 4}
-		s.Strategy = fleet.Strategy{Type: fleet.StrategyCanary, Steps: []fleet.CanaryStep{{Weight: 25, Pause: true}}}
+		s.Strategy = atOnce(fleet.Strategy{Type: fleet.StrategyCanary, Steps: []fleet.CanaryStep{{Weight: 25, Pause: true}}})
 	})
 	b.putDeployment(commanded("three"), four)
 	state, _, _ = b.atStep()
