@@ -34,6 +34,7 @@ func TestE2EDeployments(t *testing.T) {
 		{"a site rolled out", s.siteRolledOut},
 		{"deaf to SIGTERM", s.replicasDeaf},
 		{"asked while it fails", s.replicasPressed},
+		{"a release that crashes", s.releaseCrashes},
 		{"from broken to good", s.stableBroken},
 		{"surged", s.replicasSurged},
 		{"workflow lost", s.workflowLost},

@@ -127,7 +127,7 @@ func TestRolloutSaysHowFarItIs(t *testing.T) {
 	}{
 		"it goes on":         {rolling(run(4, 1), run(2, 2)), "revision 2 replaces revision 1: 2 of 4 replicas are proven, 6 are healthy"},
 		"a canary is held":   {rolling(run(3, 1), run(1, 2), stepping(0, time.Hour), inState(fleet.RolloutPaused)), "reached; resume or promote it: 1 of 4 replicas are proven, 4 are healthy"},
-		"new ones are young": {rolling(run(4, 1), run(2, 2, justNow), strategy(fleet.Strategy{MinHealthyTime: 60})), "0 of 4 replicas are proven, 6 are healthy"},
+		"new ones are young": {rolling(run(4, 1), run(2, 2, justNow), strategy(fleet.Strategy{MinHealthyTime: new(60.0)})), "0 of 4 replicas are proven, 6 are healthy"},
 		"a node is away":     {rolling(run(3, 1), run(1, 1, unheard(time.Second)), run(1, 2, state(fleet.ReplicaStarting))), "0 of 4 replicas are proven, 3 are healthy"},
 		"it returns":         {rolling(run(3, 1), run(2, 2), back), "it returns from revision 2 to revision 1, because of progress_deadline: 3 of 4 replicas are proven, 5 are healthy"},
 	} {

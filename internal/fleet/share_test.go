@@ -2,6 +2,7 @@ package fleet_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -62,6 +63,37 @@ func TestCanaryHasSteps(t *testing.T) {
 	require.Empty(t, fleet.Strategy{}.Plan())
 	require.Equal(t, 90*time.Second, fleet.Strategy{Steps: []fleet.CanaryStep{{Interval: 60}, {Interval: 30}}}.Intervals())
 	require.Equal(t, 72*time.Hour, fleet.Strategy{}.LongestPause())
+}
+
+// S123: how long a replica must be routable to be proven: as declared, also 0, or as its checks need; and the two are told apart.
+func TestMinHealthyTime(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		spec string
+		want time.Duration
+	}{
+		"without checks":                       {`{}`, 10 * time.Second},
+		"with quick ones":                      {`{"health":{"type":"tcp","interval":1,"timeout":0.5,"unhealthy_threshold":2}}`, 10 * time.Second},
+		"with a slow one":                      {`{"health":{"type":"http"}}`, 30 * time.Second},
+		"with a slower second one":             {`{"health":{"type":"http"},"readiness":{"type":"tcp","interval":20}}`, time.Minute},
+		"beside a progress_deadline":           {`{"health":{"type":"http"},"strategy":{"progress_deadline":16}}`, 8 * time.Second},
+		"beside a longer one":                  {`{"strategy":{"progress_deadline":600}}`, 10 * time.Second},
+		"declared":                             {`{"health":{"type":"http"},"strategy":{"min_healthy_time":2.5,"progress_deadline":4}}`, 2500 * time.Millisecond},
+		"declared as 0, and one is an instant": {`{"health":{"type":"http"},"strategy":{"min_healthy_time":0}}`, 0},
+	} {
+		var in struct {
+			fleet.Definition
+			Strategy fleet.Strategy `json:"strategy,omitzero"`
+		}
+		require.NoError(t, json.Unmarshal([]byte(c.spec), &in), name)
+		require.Equal(t, c.want, in.Strategy.MinHealthy(in.Terms().Shows()), name)
+		again, err := json.Marshal(in.Strategy)
+		require.NoError(t, err)
+		require.Equal(t, strings.Contains(c.spec, "min_healthy_time"), strings.Contains(string(again), "min_healthy_time"), name)
+	}
+	spec := fleet.DeploymentSpec{Process: fleet.Process{Command: []string{"serve"}, Startup: &fleet.Startup{Deadline: 1}}}.WithDefaults()
+	spec.Strategy.ProgressDeadline = 1
+	require.NoError(t, spec.Validate(), "no declaration is invalid by a default")
 }
 
 // S123, X11: a strategy by which nothing could move, or that gives up before a replica can have started, is rejected.
