@@ -106,7 +106,7 @@ func TestCanonicalNumbersOfTheRFC(t *testing.T) {
 		require.Equal(t, r.want, canonical(t, strconv.FormatFloat(f, 'e', -1, 64)))
 		require.Equal(t, r.want, canonical(t, r.want))
 		if f == math.Trunc(f) {
-			require.Equal(t, r.want, canonical(t, strconv.FormatFloat(f, 'f', 0, 64)), "with all its digits")
+			require.Equal(t, r.want, canonical(t, strconv.FormatFloat(f, 'f', 1, 64)), "with all its digits")
 		}
 	}
 }
@@ -124,7 +124,14 @@ func TestCanonicalRefuses(t *testing.T) {
 		{"an object as a name", `{{}:1}`, "", "malformed JSON at byte 1"},
 		{"an unknown escape", `{"a":"secret\x"}`, "/a", "malformed JSON at byte 12"},
 		{"a raw control character", "[\"\x01\"]", "/0", "malformed JSON at byte 2"},
-		{"a byte order mark", "\xef\xbb\xbf{}", "", "malformed JSON at byte 0"},
+		{"a byte order mark", "\xef\xbb\xbf{}", "", "the JSON begins with a byte order mark (BOM)"},
+		{"UTF-16 with a byte order mark", "\xff\xfe{\x00}\x00", "", "the text is UTF-16, and JSON is UTF-8"},
+		{"UTF-16, big endian", "\x00{\x00}", "", "the text is UTF-16, and JSON is UTF-8"},
+		{"UTF-16, little endian", "{\x00}\x00", "", "the text is UTF-16, and JSON is UTF-8"},
+		{"a comment in a line", "{\"a\":[ // secret\n1]}", "/a/0", "malformed JSON: a comment at byte 7"},
+		{"a comment in a block", `/* secret */{}`, "", "malformed JSON: a comment at byte 0"},
+		{"a comment of a shell", "{\"a\":1} # secret", "", "malformed JSON: a comment at byte 8"},
+		{"a slash", "[1,/]", "/1", "malformed JSON at byte 3"},
 		{"a number that is none", `{"a":NaN}`, "/a", "malformed JSON at byte 5"},
 		{"trailing data", `{} {}`, "", "malformed JSON: there is more after the document's end at byte 2"},
 		{"a leading zero", `01`, "", "malformed JSON: there is more after the document's end at byte 1"},
@@ -137,7 +144,7 @@ func TestCanonicalRefuses(t *testing.T) {
 		{"a lone surrogate in a name", `{"a":{"\ud800":1}}`, "/a", "a string holds a lone surrogate at byte 7"},
 		{"a surrogate in UTF-8", "{\"a\":\"\xed\xa0\x80\"}", "/a", "the JSON is not UTF-8 at byte 6"},
 		{"what is not UTF-8", "{\"a\":\"x\xff\"}", "/a", "the JSON is not UTF-8 at byte 7"},
-		{"an integer between two doubles", `{"a":{"n":9007199254740993}}`, "/a/n", "a double cannot hold the number exactly"},
+		{"a number that would become 0", `{"a":{"n":1e-400}}`, "/a/n", "the number is so small that a double would be 0"},
 		{"a number beyond all doubles", `{"a":[0,1e400]}`, "/a/1", "the number is beyond the range of a double"},
 	}
 	for _, r := range rows {
@@ -150,8 +157,45 @@ func TestCanonicalRefuses(t *testing.T) {
 			require.Equal(t, r.message, e.Message)
 			require.NotContains(t, e.Error(), "secret")
 			require.Nil(t, e.Err, "the tokenizer's error quotes the body")
+			_, placed := compose.OffsetOf(err)
+			require.True(t, placed)
 		})
 	}
+}
+
+// N106: where in the source each refusal is, for a message with line and column.
+func TestOffsetOf(t *testing.T) {
+	t.Parallel()
+	for _, r := range []struct {
+		src  string
+		want int64
+	}{
+		{` `, 0},
+		{`{"a":[1,]}`, 7},
+		{"{\"a\":1, // x\n}", 8},
+		{"{\"a\":1 /* x */ ,\"b\":1}", 7},
+		{"{\"a\": /* x */ 1}", 6},
+		{"[1 # x\n]", 3},
+		{"[1,# x\n]", 3},
+		{`{"a":1]`, 6},
+		{`{"a":{"b":[1,`, 13},
+		{`{"a":[0, 1e400]}`, 9},
+		{`{"a":{"b":1, "c":2, "b":3}}`, 20},
+		{`{"a": "x\ud800"}`, 8},
+		{"{\"a\":\"x\xff\"}", 7},
+		{"{}\n\n{}", 4},
+		{"{}\n // done", 4},
+		{"{\n # x\n}", 3},
+		{strings.Repeat("[", 201), 200},
+	} {
+		_, err := compose.Canonical([]byte(r.src), compose.DefaultLimits())
+		at, ok := compose.OffsetOf(err)
+		require.True(t, ok, r.src)
+		require.Equal(t, r.want, at, r.src)
+	}
+	_, err := compose.Canonical([]byte(`{}`), compose.Limits{MaxBytes: 1})
+	_, ok := compose.OffsetOf(err)
+	require.False(t, ok, "a size has no place")
 }
 
 // N106

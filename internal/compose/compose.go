@@ -14,7 +14,7 @@ type Layer struct {
 	JSON []byte
 }
 
-// Canonical validates one document and gives its RFC 8785 form. The source is read in place
+// Canonical validates one document and gives its canonical form. The source is read in place
 // and must not change meanwhile.
 func Canonical(src []byte, l Limits) ([]byte, error) {
 	out, _, err := canonical(src, l.effective())

@@ -1,6 +1,7 @@
 package compose_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"slices"
 	"strconv"
@@ -123,8 +124,7 @@ func near(t *rapid.T, from []byte) []byte {
 
 // planted puts a secret at every pointer that the document has.
 func planted(t *rapid.T, text []byte, pointers []string) []byte {
-	var doc any
-	require.NoError(t, json.Unmarshal(text, &doc))
+	doc := decoded(t, text)
 	for _, p := range pointers {
 		doc = setAt(doc, strings.Split(p, "/")[1:], "S3CRET"+rapid.StringMatching("[a-z]{3}").Draw(t, "secret"))
 	}
@@ -156,8 +156,7 @@ func canonicalOf(t *rapid.T, doc any) []byte {
 
 // applied makes changes as RFC 6902 says.
 func applied(t *rapid.T, text []byte, changes []compose.Change) []byte {
-	var doc any
-	require.NoError(t, json.Unmarshal(text, &doc))
+	doc := decoded(t, text)
 	for _, c := range changes {
 		var path []string
 		if c.Path != "" {
@@ -168,11 +167,19 @@ func applied(t *rapid.T, text []byte, changes []compose.Change) []byte {
 		}
 		var to any
 		if c.Op != compose.OpRemove {
-			require.NoError(t, json.Unmarshal(c.To, &to))
+			to = decoded(t, c.To)
 		}
 		doc = step(t, doc, path, c.Op, to)
 	}
 	return canonicalOf(t, doc)
+}
+
+// decoded keeps the digits of numbers.
+func decoded(t *rapid.T, text []byte) (doc any) {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	require.NoError(t, decoder.Decode(&doc))
+	return doc
 }
 
 func step(t *rapid.T, doc any, path []string, op compose.Op, to any) any {

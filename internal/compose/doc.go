@@ -11,16 +11,18 @@
 // patch, which replace as they are. An object that a patch brings anew is stripped of nulls
 // like any other part of the patch.
 //
-// The canonical form is RFC 8785. What it could not give back faithfully is refused with its
-// JSON pointer: malformed text, duplicate names, lone surrogates, and numbers that would
-// change:
+// The canonical form is RFC 8785, but for integers beyond the range of those that a double holds exactly:
 //
-//   - an integral value is accepted when a double holds exactly that value, or when it is
-//     the shortest decimal that reads back as its double (as RFC 8785 writes 2^64:
-//     18446744073709552000). The second half is what lets a canonical form be accepted again;
-//   - any other value is accepted when it is that shortest decimal: 0.1, 1.50 and 1e-3 are,
-//     0.1000000000000000055511151231257827 is not;
-//   - too large for a double, or so small that it would become zero, is refused.
+//   - a number without ".", "e" or "E" keeps its digits, whatever its size (RFC 8785 would round it): programs read
+//     ids and counters from it. -0 is 0;
+//   - any other number is the nearest double, in the form of RFC 8785: 1.0 is 1, 1e3 is 1000, and
+//     -73.983947999999998 is -73.983948, which every program that reads doubles takes for the same.
+//
+// So every canonical text of RFC 8785 is its own canonical form here, and 2^64 may come as 18446744073709551616
+// (kept) or as 18446744073709551616.0 (18446744073709552000).
+//
+// Refused, with the JSON pointer: malformed text, duplicate names, lone surrogates, and a number that would overflow
+// a double (1e400) or become 0 (1e-400).
 //
 // Errors never hold a value of the document, only names (in the pointer), byte offsets and
 // limits.

@@ -49,7 +49,7 @@ func (d *document) name(id uint32) []byte {
 	return d.src[n.name:n.nameEnd]
 }
 
-// canonical writes the RFC 8785 form.
+// canonical writes the canonical form.
 func (d *document) canonical() []byte { return d.appendValue(make([]byte, 0, d.size), 0) }
 
 func (d *document) appendValue(dst []byte, id uint32) []byte {

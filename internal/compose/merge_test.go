@@ -100,7 +100,7 @@ func TestFlattenRefuses(t *testing.T) {
 	})
 	t.Run("a bad value that a later layer would replace", func(t *testing.T) {
 		t.Parallel()
-		e := refused(t, compose.Limits{}, `{"a":9007199254740993}`, `{"a":1}`)
+		e := refused(t, compose.Limits{}, `{"a":1e400}`, `{"a":1}`)
 		require.Equal(t, "/base/a", e.Field)
 	})
 	t.Run("a layer that is too large, by its name", func(t *testing.T) {

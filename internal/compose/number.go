@@ -9,100 +9,112 @@ import (
 )
 
 var (
-	errRange   = errors.New("the number is beyond the range of a double")
-	errInexact = errors.New("a double cannot hold the number exactly")
+	errOverflow = errors.New("the number is beyond the range of a double")
+	errVanishes = errors.New("the number is so small that a double would be 0")
 )
 
-// maxDigits is how many significant digits an integral double has at most.
-const maxDigits = 309
+// maxDigits is how many significant digits decide which double is nearest: the midpoint of two doubles has at
+// most 767. One more digit stands for all that follow.
+const maxDigits = 768
 
-// plainDigits is how long an integer may be to be surely below 2^53: it is its own
-// canonical form.
-const plainDigits = 15
+// Doubles end below 10^309, and the half of the smallest is above 10^-324.
+const (
+	maxPoint = 309
+	minPoint = -323
+)
 
-// appendNumber appends the RFC 8785 form of a valid JSON number, or says why there is none
-// (see the package comment). It looks at text only as far as a double can have digits, so a
-// literal like 1e999999999 costs nothing.
+// appendNumber appends the canonical form of a valid JSON number (see the package comment), or returns why it
+// has none. The work is linear in the text, so a literal like 1e999999999 costs nothing.
 func appendNumber(dst, raw []byte) ([]byte, error) {
-	if isPlain(raw) || isShortest(raw) {
+	if bytes.IndexAny(raw, ".eE") < 0 {
+		if string(raw) == "-0" {
+			raw = raw[1:]
+		}
 		return append(dst, raw...), nil
 	}
-	want, fits := parseDecimal(raw)
+	f, err := nearest(raw)
 	switch {
-	case want.n == 0:
-		return append(dst, '0'), nil // also -0, as ECMAScript writes it
-	case want.point > maxDigits || want.point < -323:
-		return dst, errRange
-	case !fits:
-		return dst, errInexact
+	case err != nil:
+		return dst, err
+	case f == 0:
+		return append(dst, '0'), nil // also -0.0, as ECMAScript writes it
 	}
-	var literal [32]byte // as a string of this size it stays on the stack
-	f, err := strconv.ParseFloat(string(want.appendTo(literal[:0])), 64)
-	if err != nil || f == 0 {
-		return dst, errRange
-	}
-	out := jsontext.AppendFloat(dst, f, 64)
-	if got, ok := parseDecimal(out[len(dst):]); ok && got.equal(want) {
-		return out, nil
-	}
-	if want.integral() && want.isExactly(f) {
-		return out, nil
-	}
-	return dst, errInexact
+	return jsontext.AppendFloat(dst, f, 64), nil
 }
 
-func isPlain(raw []byte) bool {
-	digits := bytes.TrimPrefix(raw, []byte{'-'})
-	if len(digits) > plainDigits || len(digits) < len(raw) && digits[0] == '0' {
-		return false
+// shortLiteral is how long a literal may be that strconv reads as it stands: it ignores exponents beyond 10000,
+// even where a long mantissa makes up for them.
+const shortLiteral = 32
+
+// nearest returns the double that is nearest to a valid JSON number; 0 is nearest only to 0.
+func nearest(raw []byte) (float64, error) {
+	if len(raw) > shortLiteral {
+		return nearestOfLong(raw)
 	}
-	for _, c := range digits {
-		if c < '0' || c > '9' {
-			return false
-		}
+	f, err := strconv.ParseFloat(string(raw), 64) // a string of this size stays on the stack
+	switch {
+	case err != nil:
+		return 0, errOverflow
+	case f == 0 && !isZero(raw):
+		return 0, errVanishes
 	}
-	return true
+	return f, nil
 }
 
-// isShortest spares most other numbers the arithmetic: they are written canonically.
-func isShortest(raw []byte) bool {
-	var text [32]byte
-	if len(raw) >= len(text) {
-		return false
+func nearestOfLong(raw []byte) (float64, error) {
+	value := parseDecimal(raw)
+	switch {
+	case value.n == 0:
+		return 0, nil
+	case value.point > maxPoint:
+		return 0, errOverflow
+	case value.point < minPoint:
+		return 0, errVanishes
 	}
-	f, err := strconv.ParseFloat(string(raw), 64)
-	return err == nil && f != 0 && bytes.Equal(jsontext.AppendFloat(text[:0], f, 64), raw)
+	var literal [maxDigits + 32]byte
+	f, err := strconv.ParseFloat(string(value.appendTo(literal[:0])), 64)
+	switch {
+	case err != nil:
+		return 0, errOverflow
+	case f == 0:
+		return 0, errVanishes
+	}
+	return f, nil
 }
 
-// decimal is the value 0.d1…dn × 10^point, without leading or trailing zeros.
+// isZero tells whether all digits before the exponent are 0.
+func isZero(raw []byte) bool {
+	if e := bytes.IndexAny(raw, "eE"); e >= 0 {
+		raw = raw[:e]
+	}
+	return bytes.IndexAny(raw, "123456789") < 0
+}
+
+// decimal is the value 0.d1…dn × 10^point, without leading zeros.
 type decimal struct {
 	negative bool
-	digits   [maxDigits]byte
+	digits   [maxDigits + 1]byte
 	n        int
 	point    int64
 }
 
-// parseDecimal reads a valid JSON number; fits is false when it has more significant
-// digits than a decimal holds (point is right nonetheless).
-func parseDecimal(raw []byte) (d decimal, fits bool) {
-	fits = true
+// parseDecimal reads a valid JSON number. Digits beyond maxDigits become one 1 unless all of them are 0: it lies
+// on the same side of each midpoint as they do.
+func parseDecimal(raw []byte) (d decimal) {
 	if raw[0] == '-' {
 		d.negative, raw = true, raw[1:]
 	}
-	zeros, fraction := 0, false // zeros seen since the last other digit
+	fraction := false
 	for i, c := range raw {
 		switch {
 		case c == 'e' || c == 'E':
 			d.point += parseExponent(raw[i+1:])
-			return d, fits
+			return d
 		case c == '.':
 			fraction = true
 			continue
-		case c != '0':
-			fits = d.push(zeros, c) && fits
-			zeros = 0
-		case d.n > 0:
-			zeros++
+		case c != '0' || d.n > 0:
+			d.push(c)
 		}
 		if d.n > 0 && !fraction {
 			d.point++
@@ -110,21 +122,18 @@ func parseDecimal(raw []byte) (d decimal, fits bool) {
 			d.point--
 		}
 	}
-	return d, fits
+	return d
 }
 
-// push appends zeros that turned out to be significant, and the digit after them.
-func (d *decimal) push(zeros int, c byte) bool {
-	if d.n+zeros+1 > maxDigits {
-		return false
-	}
-	for range zeros {
-		d.digits[d.n] = '0'
+func (d *decimal) push(c byte) {
+	switch {
+	case d.n < maxDigits:
+		d.digits[d.n] = c
 		d.n++
+	case c != '0':
+		d.digits[maxDigits] = '1'
+		d.n = maxDigits + 1
 	}
-	d.digits[d.n] = c
-	d.n++
-	return true
 }
 
 // parseExponent saturates far outside what any document's digits could bring back.
@@ -144,8 +153,6 @@ func parseExponent(s []byte) int64 {
 	return sign * e
 }
 
-// appendTo appends a literal that strconv reads without surprises: it ignores exponents
-// beyond 10000, even where a long mantissa makes up for them.
 func (d *decimal) appendTo(b []byte) []byte {
 	if d.negative {
 		b = append(b, '-')
@@ -154,18 +161,4 @@ func (d *decimal) appendTo(b []byte) []byte {
 	b = append(b, d.digits[:d.n]...)
 	b = append(b, 'e')
 	return strconv.AppendInt(b, d.point, 10)
-}
-
-func (d *decimal) integral() bool { return d.point >= int64(d.n) }
-
-func (d *decimal) equal(o decimal) bool {
-	return d.negative == o.negative && d.point == o.point &&
-		bytes.Equal(d.digits[:d.n], o.digits[:o.n])
-}
-
-// isExactly compares with every digit of an integral double, not only the shortest ones.
-func (d *decimal) isExactly(f float64) bool {
-	var buf [maxDigits + 1]byte
-	all, ok := parseDecimal(strconv.AppendFloat(buf[:0], f, 'f', 0, 64))
-	return ok && d.equal(all)
 }

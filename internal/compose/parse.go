@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
 // parser validates one document and fills its index. Duplicate names are found where the
@@ -15,6 +17,7 @@ type parser struct {
 	document
 	tokens  *jsontext.Decoder
 	limits  Limits
+	wrong   int64    // the offset of what was refused
 	number  []byte   // scratch for one canonical number
 	members []uint32 // scratch for sorting one object
 }
@@ -29,15 +32,29 @@ func parse(src []byte, l Limits) (*document, error) {
 		tokens: jsontext.NewDecoder(bytes.NewBuffer(src), jsontext.AllowDuplicateNames(true)),
 		limits: l,
 	}
-	if _, err := p.value(node{}, 0); err != nil {
-		return nil, err
+	_, err := p.value(node{}, 0)
+	if err == nil {
+		err = p.ends()
 	}
+	var e *fleet.Error
+	if errors.As(err, &e) {
+		return nil, &refused{e, p.wrong}
+	}
+	return &p.document, err
+}
+
+// ends refuses what follows the document.
+func (p *parser) ends() error {
 	end := p.tokens.InputOffset()
-	if _, err := p.tokens.ReadToken(); !errors.Is(err, io.EOF) {
-		return nil, refuseAt("", "malformed JSON: there is more after the document's end at byte %d", end).
-			WithHint("send one JSON document")
+	if _, err := p.tokens.ReadToken(); errors.Is(err, io.EOF) {
+		return nil
 	}
-	return &p.document, nil
+	p.wrong = end + int64(len(p.src[end:])-len(bytes.TrimLeft(p.src[end:], " \t\r\n")))
+	if comment(p.src, p.wrong) {
+		return refuseComment("", p.wrong)
+	}
+	return refuseAt("", "malformed JSON: there is more after the document's end at byte %d", end).
+		WithHint("send one JSON document")
 }
 
 // value reads one value within depth containers into n, and gives its number.
@@ -52,8 +69,9 @@ func (p *parser) value(n node, depth int) (uint32, error) {
 	size := len(raw)
 	if raw.Kind() == jsontext.KindNumber {
 		if p.number, err = appendNumber(p.number[:0], raw); err != nil {
+			p.wrong = p.tokens.InputOffset() - int64(len(raw))
 			return 0, refuseAt(p.tokens.StackPointer(), "%s", err.Error()).
-				WithHint("write the number as a string")
+				WithHint(byteForByte)
 		}
 		size = len(p.number)
 	}
@@ -64,6 +82,7 @@ func (p *parser) value(n node, depth int) (uint32, error) {
 // add counts a value, and its share of the canonical form.
 func (p *parser) add(n node, size int) (uint32, error) {
 	if p.index.n >= p.limits.MaxValues {
+		p.wrong = int64(n.at)
 		return 0, refuseValues(p.tokens.StackPointer(), p.limits.MaxValues)
 	}
 	p.size += int64(size)
@@ -86,6 +105,7 @@ func (p *parser) container(n node, depth int) (uint32, error) {
 		return 0, p.malformed(err)
 	}
 	if depth > p.limits.MaxDepth {
+		p.wrong = p.tokens.InputOffset() - 1
 		return 0, refuseAt(p.tokens.StackPointer(), "nested deeper than %d levels", p.limits.MaxDepth)
 	}
 	n.at = offset32(p.tokens.InputOffset() - 1)
@@ -168,12 +188,18 @@ func (p *parser) duplicate(id uint32) error {
 	if err != nil {
 		return p.malformed(err)
 	}
+	p.wrong = int64(p.index.node(id).name)
 	at := p.tokens.StackPointer().AppendToken(string(name))
 	return refuseAt(at, "duplicate key").WithHint("keep one of the two")
 }
 
 func (p *parser) malformed(err error) error {
-	return refuseText(err, p.src, p.tokens.InputOffset())
+	p.wrong = p.tokens.InputOffset()
+	var syntax *jsontext.SyntacticError
+	if errors.As(err, &syntax) {
+		p.wrong = syntax.ByteOffset
+	}
+	return refuseText(err, p.src, p.wrong)
 }
 
 // span says where in the source the value lies that was just read.

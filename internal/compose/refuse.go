@@ -1,6 +1,7 @@
 package compose
 
 import (
+	"bytes"
 	"encoding/hex"
 	"errors"
 	"io"
@@ -29,20 +30,43 @@ func refuseValues(at jsontext.Pointer, limit int) *fleet.Error {
 		WithHint("upload large content as an artifact")
 }
 
+// refused is a refusal with the place of what is wrong.
+type refused struct {
+	error
+	at int64
+}
+
+// Unwrap gives the error without its place.
+func (r *refused) Unwrap() error { return r.error }
+
+// OffsetOf gives the place in the source of what a refusal of one document is about, in bytes.
+func OffsetOf(err error) (int64, bool) {
+	var r *refused
+	if errors.As(err, &r) {
+		return r.at, true
+	}
+	return 0, false
+}
+
 // refuseText turns an error of the tokenizer into one of ours. The tokenizer quotes the
 // text that it did not expect, so its message and its error are left behind.
-func refuseText(err error, src []byte, end int64) *fleet.Error {
+func refuseText(err error, src []byte, offset int64) *fleet.Error {
+	if e := refuseEncoding(src); e != nil {
+		return e
+	}
 	var syntax *jsontext.SyntacticError
 	if !errors.As(err, &syntax) {
 		if errors.Is(err, io.EOF) {
 			return refuseAt("", "malformed JSON: there is no value").WithHint("send one JSON document")
 		}
-		return refuseAt("", "malformed JSON after byte %d", end)
+		return refuseAt("", "malformed JSON after byte %d", offset)
 	}
-	at, offset := syntax.JSONPointer, syntax.ByteOffset
+	at := syntax.JSONPointer
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return refuseAt(at, "malformed JSON: it ends too early, at byte %d", offset)
+	case comment(src, offset):
+		return refuseComment(at, offset)
 	case loneSurrogate(src, offset):
 		return refuseAt(at, "a string holds a lone surrogate at byte %d", offset).
 			WithHint("\\u escapes from d800 to dfff come in pairs, high before low")
@@ -51,6 +75,38 @@ func refuseText(err error, src []byte, end int64) *fleet.Error {
 	}
 	return refuseAt(at, "malformed JSON at byte %d", offset)
 }
+
+// refuseEncoding names what editors put before a text, or write it in.
+func refuseEncoding(src []byte) *fleet.Error {
+	switch {
+	case bytes.HasPrefix(src, []byte("\xef\xbb\xbf")):
+		return refuseAt("", "the JSON begins with a byte order mark (BOM)").WithHint(byteForByte)
+	case bytes.HasPrefix(src, []byte("\xff\xfe")), bytes.HasPrefix(src, []byte("\xfe\xff")), utf16Text(src):
+		return refuseAt("", "the text is UTF-16, and JSON is UTF-8").WithHint(byteForByte)
+	}
+	return nil
+}
+
+// utf16Text tells whether an ASCII character is followed, or preceded, by a zero byte, as no JSON begins.
+func utf16Text(src []byte) bool {
+	return len(src) > 1 && (src[0] == 0) != (src[1] == 0)
+}
+
+// comment tells whether one begins at the offset.
+func comment(src []byte, offset int64) bool {
+	if offset >= int64(len(src)) {
+		return false
+	}
+	rest := src[offset:]
+	return rest[0] == '#' || bytes.HasPrefix(rest, []byte("//")) || bytes.HasPrefix(rest, []byte("/*"))
+}
+
+func refuseComment(at jsontext.Pointer, offset int64) *fleet.Error {
+	return refuseAt(at, "malformed JSON: a comment at byte %d", offset).WithHint(byteForByte)
+}
+
+// byteForByte is the hint where a change of the text could break the program that reads it.
+const byteForByte = "to deliver the file byte for byte, declare it as an artifact (artifactFile in a manifest)"
 
 func invalidUTF8(src []byte, offset int64) bool {
 	if offset >= int64(len(src)) {
