@@ -8,6 +8,8 @@ import (
 	"io"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/holdfast-io/holdfast/internal/documents"
 )
 
 // writeYAML writes the same as writeJSON, as YAML: fields keep their order and numbers their digits.
@@ -61,6 +63,9 @@ func yamlNode(from *json.Decoder) (*yaml.Node, error) {
 	case string:
 		node := &yaml.Node{}
 		node.SetString(t)
+		if documents.LooksLikeNumber(t) { // to some parser, not only to this one
+			node.Style = yaml.DoubleQuotedStyle
+		}
 		return node, nil
 	}
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Value: "null"}, nil

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -214,7 +213,9 @@ func (w *yamlWriter) scalar(n *yaml.Node) error {
 	case "!!null":
 		w.out.WriteString("null")
 		return nil
-	case "!!str", "!!timestamp": // JSON has no time: it stays the text that it is
+	case "!!str":
+		return w.plainText(n)
+	case "!!timestamp": // JSON has no time: it stays the text that it is
 		return w.text(n.Value)
 	case "!!bool":
 		var b bool
@@ -227,29 +228,4 @@ func (w *yamlWriter) scalar(n *yaml.Node) error {
 		return w.number(n)
 	}
 	return at(n, "%s has no form in JSON", n.ShortTag())
-}
-
-// number keeps a number that JSON can write as it stands, and turns the other forms of
-// YAML (hexadecimal, octal, 1_000, .5) into one that it can.
-func (w *yamlWriter) number(n *yaml.Node) error {
-	if json.Valid([]byte(n.Value)) {
-		w.out.WriteString(n.Value)
-		return nil
-	}
-	if n.ShortTag() == "!!int" {
-		if i, ok := new(big.Int).SetString(strings.TrimPrefix(n.Value, "+"), 0); ok {
-			w.out.WriteString(i.String())
-			return nil
-		}
-	}
-	var f float64
-	if err := n.Decode(&f); err != nil {
-		return at(n, "%.40q is no number", n.Value)
-	}
-	data, err := json.Marshal(f)
-	if err != nil {
-		return at(n, "%s has no form in JSON", n.Value)
-	}
-	w.out.Write(data)
-	return nil
 }
