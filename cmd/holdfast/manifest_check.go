@@ -175,8 +175,8 @@ func (m *manifest) readFiles() error {
 		if err != nil {
 			return fmt.Errorf("configFile: %w", err)
 		}
-		if !json.Valid(data) {
-			return fmt.Errorf("configFile: %s is not JSON; use artifactFile for other content", in.ConfigFile)
+		if err := checkConfig(in.ConfigFile, data); err != nil {
+			return fmt.Errorf("configFile: %w", err)
 		}
 		in.Config = data
 	}

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/holdfast-io/holdfast/internal/compose"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// The one remedy that changes nothing for the program that reads the file.
+const asArtifact = "use artifactFile to deliver the file byte for byte"
+
+// checkConfig refuses a config that the region would refuse, and names the place in the file. Sizes are the region's to
+// judge.
+func checkConfig(name string, data []byte) error {
+	if len(bytes.TrimSpace(data)) == 0 {
+		return fmt.Errorf("%s is empty, and JSON needs a value, for example {}; %s", name, asArtifact)
+	}
+	_, err := compose.Canonical(data, compose.Limits{MaxBytes: math.MaxUint32, MaxValues: math.MaxInt32})
+	var refused *fleet.Error
+	if !errors.As(err, &refused) {
+		return err
+	}
+	at := name
+	if offset, ok := compose.OffsetOf(err); ok {
+		line, column := position(data, offset)
+		at = fmt.Sprintf("%s:%d:%d", name, line, column)
+	}
+	if refused.Field != "" {
+		at += ": " + refused.Field
+	}
+	return fmt.Errorf("%s: %s; %s", at, refused.Message, asArtifact)
+}
+
+// position counts lines and characters from 1.
+func position(data []byte, offset int64) (line, column int) {
+	before := data[:min(offset, int64(len(data)))]
+	start := bytes.LastIndexByte(before, '\n') + 1
+	return 1 + bytes.Count(before, []byte("\n")), 1 + utf8.RuneCountInString(strings.TrimPrefix(string(before[start:]), "\ufeff"))
+}
