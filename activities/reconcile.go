@@ -47,10 +47,12 @@ type Reconciles struct {
 	Ended func(end fleet.ReconcileEnd)
 }
 
-// BeginReconcile asks for the next comparison of a node. Number tells those of a run apart.
+// BeginReconcile asks for the next comparison of a node. Number tells those of a run apart. Asked says that a person
+// may have asked, so that the node also hashes its files.
 type BeginReconcile struct {
 	Node   fleet.NodeName `json:"node"`
 	Reason string         `json:"reason"`
+	Asked  bool           `json:"asked,omitempty"`
 	Run    string         `json:"run"`
 	Number int            `json:"number"`
 }
@@ -75,7 +77,7 @@ func (r *Reconciles) Begin(ctx context.Context, in BeginReconcile) (BegunReconci
 	}
 	sum := sha256.Sum256([]byte(in.Run + "/reconcile/" + strconv.Itoa(in.Number)))
 	begun, err := r.Passes.BeginReconcile(ctx, fleet.ReconcileStart{
-		ID: hex.EncodeToString(sum[:16]), Node: in.Node, Reason: in.Reason, Run: in.Run, Build: r.Build,
+		ID: hex.EncodeToString(sum[:16]), Node: in.Node, Reason: in.Reason, Files: in.Asked, Run: in.Run, Build: r.Build,
 		TokenHash: hash, TokenLife: r.TokenLife,
 	})
 	if err != nil {

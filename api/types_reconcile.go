@@ -17,7 +17,7 @@ type Reconcile struct {
 	Refused    string           `json:"refused,omitempty" doc:"why the node did not act upon the set"`
 	Unchanged  bool             `json:"unchanged,omitempty"`
 	Counts     *ReconcileCounts `json:"counts,omitempty"`
-	Differs    []Differs        `json:"differs,omitempty" doc:"what did not become as expected, at most 100"`
+	Differs    []Differs        `json:"differs,omitempty" doc:"what did not become as expected, and files that were restored, at most 100"`
 	CreatedAt  time.Time        `json:"createdAt"`
 	EndedAt    *time.Time       `json:"endedAt,omitempty"`
 }
@@ -33,6 +33,7 @@ type ReconcileCounts struct {
 	Ahead    int `json:"ahead"`
 	Dropped  int `json:"dropped"`
 	Waiting  int `json:"waiting"`
+	Restored int `json:"restored" doc:"delivered files that had been changed or removed, and were written again; checked on request"`
 }
 
 // Differs is one instance of a node that is not as its region expects, and why.

@@ -25,9 +25,12 @@ var reconciles *activities.Reconciles
 func Node(ctx workflow.Context, in NodeInput) (DoorResult, error) {
 	var res DoorResult
 	r := &reconcileNode{node: in.Node, reason: cmp.Or(in.Reason, fleet.ReconcileRequest)}
+	r.asked = r.reason == fleet.ReconcileRequest
 	wake := workflow.GetSignalChannel(ctx, SignalWake)
 	for {
-		drain(wake)
+		for wake.ReceiveAsync(nil) {
+			r.asked = true // this pass serves it, whatever it began for
+		}
 		if err := r.pass(ctx); err != nil {
 			return res, err
 		}
@@ -37,7 +40,7 @@ func Node(ctx workflow.Context, in NodeInput) (DoorResult, error) {
 		if workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
 			return res, workflow.NewContinueAsNewError(ctx, TypeNode, NodeInput{Node: in.Node, Reason: fleet.ReconcileRequest})
 		}
-		r.reason = fleet.ReconcileRequest
+		r.reason, r.asked = fleet.ReconcileRequest, true
 	}
 }
 
@@ -45,6 +48,7 @@ func Node(ctx workflow.Context, in NodeInput) (DoorResult, error) {
 type reconcileNode struct {
 	node   fleet.NodeName
 	reason string
+	asked  bool // a request may wait: the node hashes its files too
 	begun  int
 	result DoorResult
 }
@@ -70,7 +74,7 @@ func (r *reconcileNode) pass(ctx workflow.Context) error {
 	workflow.SetCurrentDetails(ctx, "**"+string(state)+"** "+reason+": "+message)
 	end := fleet.ReconcileEnd{
 		ID: c.id, Node: r.node, By: c.began, State: state, Reason: reason, Message: message,
-		Fetched: c.Report.Fetched, Dropped: c.Report.Dropped, Waiting: c.Report.Waiting,
+		Fetched: c.Report.Fetched, Dropped: c.Report.Dropped, Waiting: c.Report.Waiting, Restored: c.Report.Restored,
 	}
 	return insist(ctx, reconciles.End, end, nil)
 }
@@ -115,7 +119,7 @@ func (r *reconcileNode) compare(ctx workflow.Context) (comparison, error) {
 func (r *reconcileNode) begin(ctx workflow.Context, c *comparison) (*fleet.ReconcileCommand, error) {
 	r.begun++
 	in := activities.BeginReconcile{
-		Node: r.node, Reason: r.reason, Run: workflow.GetInfo(ctx).WorkflowExecution.RunID, Number: r.begun,
+		Node: r.node, Reason: r.reason, Asked: r.asked, Run: workflow.GetInfo(ctx).WorkflowExecution.RunID, Number: r.begun,
 	}
 	var begun activities.BegunReconcile
 	if err := insist(ctx, reconciles.Begin, in, &begun); err != nil {

@@ -25,6 +25,7 @@ type compared struct {
 	mu      sync.Mutex
 	did     []string
 	ids     map[string]bool
+	files   []bool // of each comparison: whether the node hashes its files
 	ended   []fleet.ReconcileEnd
 	why     string
 	answers []error // of the node, one a try
@@ -43,6 +44,7 @@ func (c *compared) BeginReconcile(_ context.Context, in fleet.ReconcileStart) (f
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ids[in.ID] = true
+	c.files = append(c.files, in.Files)
 	if c.why != "" {
 		return fleet.ReconcileBegun{Why: c.why, By: time.Unix(100, 0)}, nil
 	}
@@ -187,6 +189,23 @@ func TestReconcileNode(t *testing.T) {
 		require.NoError(t, env.GetWorkflowError())
 		require.Len(t, c.ended, 2)
 		require.Len(t, c.ids, 3)
+		require.Equal(t, []bool{false, false, true}, c.files, "the request is served by the second pass")
+	})
+
+	t.Run("has the node hash its files on request, also by a pass that began for another reason", func(t *testing.T) {
+		t.Parallel()
+		env, c := newComparison(t)
+		env.ExecuteWorkflow(workflows.TypeNode, scheduled)
+		require.Equal(t, []bool{false}, c.files)
+		env, c = newComparison(t)
+		c.report.Restored = 2
+		env.ExecuteWorkflow(workflows.TypeNode, workflows.NodeInput{Node: "plant-1-b", Reason: fleet.ReconcileRequest})
+		require.Equal(t, []bool{true}, c.files)
+		require.Equal(t, []any{2, "files_restored"}, []any{c.ended[0].Restored, c.ended[0].Reason})
+		env, c = newComparison(t)
+		env.RegisterDelayedCallback(func() { env.SignalWorkflow(workflows.SignalWake, nil) }, 0)
+		env.ExecuteWorkflow(workflows.TypeNode, scheduled)
+		require.Equal(t, true, c.files[len(c.files)-1])
 	})
 }
 

@@ -11,8 +11,9 @@ import (
 
 const reconcileLong = `Make nodes compare themselves with what their site should hold. A node fetches what it lacks and
 drops only what the region confirms absent by name; the rest waits for an operator
-("holdfast orphans list NODE"). Nodes also do this by themselves when they start, when their peer
-starts, and on a schedule.`
+("holdfast orphans list NODE"). It also hashes the files that it delivered, and writes again those
+that were changed. Nodes also compare themselves without a request, but hash no files, when they
+start, when their peer starts, and on a schedule.`
 
 func (c *cli) newReconcileCommand() *cobra.Command {
 	group := newGroup("reconcile", "Compare nodes with what their site should hold", c.newReconcileNodeCommand(), c.newReconcileSiteCommand())

@@ -146,10 +146,13 @@ func ReconcileOutcome(p ReconcilePass) (state fleet.OperationState, reason, mess
 		return fleet.OperationFailed, p.Failure, p.Message
 	case r.Refused != "":
 		return fleet.OperationFailed, r.Refused, "the node refused the expected set: " + r.Refused
-	case r.Unchanged:
+	case r.Unchanged && r.Restored == 0 && r.Failed == 0:
 		return fleet.OperationSucceeded, "unchanged", "nothing has changed since the node last matched the expected set"
 	}
 	message = fmt.Sprintf("%d expected, %d equal, %d fetched, %d dropped", r.Expected, r.Equal, r.Fetched, r.Dropped)
+	if r.Unchanged {
+		message = "the set is unchanged"
+	}
 	for _, more := range []struct {
 		n    int
 		what string
@@ -158,6 +161,7 @@ func ReconcileOutcome(p ReconcilePass) (state fleet.OperationState, reason, mess
 		{r.Ahead, "ahead of the region"},
 		{r.Failed, "failed"},
 		{r.Waiting, "wait for an operator"},
+		{r.Restored, "files restored"},
 		{p.Woken, "handed to their own delivery"},
 	} {
 		if more.n > 0 {
@@ -169,6 +173,8 @@ func ReconcileOutcome(p ReconcilePass) (state fleet.OperationState, reason, mess
 		return fleet.OperationFailed, "not_all_fetched", message
 	case r.Waiting > 0:
 		return fleet.OperationSucceeded, "orphans_wait", message
+	case r.Restored > 0:
+		return fleet.OperationSucceeded, "files_restored", message
 	}
 	return fleet.OperationSucceeded, "reconciled", message
 }

@@ -65,6 +65,9 @@ type ReconcileCommand struct {
 	// BaseURL is where the set and what it lists are fetched.
 	BaseURL string `json:"baseUrl"`
 	Token   string `json:"token"`
+	// Files has the node also hash the files that it delivered, because a person asked. It is no term of the
+	// signature: it only costs the node some reading.
+	Files bool `json:"files,omitempty"`
 	// Signed is the region's signature, without which a node ignores a task.
 	Signed Signature `json:"signed,omitzero"`
 }
@@ -85,7 +88,9 @@ type ReconcileReport struct {
 	Ahead     int        `json:"ahead"`   // held with a higher number than the deployed one
 	Dropped   int        `json:"dropped"`
 	Waiting   int        `json:"waiting"` // for an operator
-	// Differs lists what does not match the set, at most MaxDiffers.
+	// Restored counts delivered files that had been changed or removed, and were written again.
+	Restored int `json:"restored,omitempty"`
+	// Differs lists what does not match the set, and the files that were restored, at most MaxDiffers.
 	Differs []Differs `json:"differs,omitempty"`
 }
 
@@ -102,6 +107,12 @@ type Differs struct {
 func (r ReconcileReport) Clean() bool {
 	return r.Refused == "" && r.Failed == 0 && r.Left == 0 && r.Ahead == 0 && r.Waiting == 0
 }
+
+// Why a delivered file was written again; they are a stable API.
+const (
+	FileChanged = "file_changed"
+	FileMissing = "file_missing"
+)
 
 // Differ adds a name, up to MaxDiffers.
 func (r *ReconcileReport) Differ(name InstanceName, why string) {

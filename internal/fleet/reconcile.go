@@ -15,6 +15,7 @@ type ReconcileStart struct {
 	ID        string
 	Node      NodeName
 	Reason    string
+	Files     bool   // the node also hashes the files that it delivered
 	Run       string // of the workflow that speaks for the node
 	Build     string
 	TokenHash []byte
@@ -42,4 +43,6 @@ type ReconcileEnd struct {
 	Fetched int `json:"fetched,omitempty"`
 	Dropped int `json:"dropped,omitempty"`
 	Waiting int `json:"waiting,omitempty"`
+	// Restored are delivered files that the node wrote again.
+	Restored int `json:"restored,omitempty"`
 }

@@ -131,11 +131,11 @@ func reconcileView(r reconcile.Reconcile) api.Reconcile {
 		return view // the node has not reported
 	}
 	view.SetVersion = r.Report.Set.String()
-	if !r.Report.Unchanged {
+	if !r.Report.Unchanged || r.Report.Restored > 0 {
 		c := r.Report
 		view.Counts = &api.ReconcileCounts{
 			Expected: c.Expected, Equal: c.Equal, Fetched: c.Fetched, Failed: c.Failed, Left: c.Left, Ahead: c.Ahead,
-			Dropped: c.Dropped, Waiting: c.Waiting,
+			Dropped: c.Dropped, Waiting: c.Waiting, Restored: c.Restored,
 		}
 	}
 	return view

@@ -35,7 +35,8 @@ func (r *region) begin(n int, reason string) (reconcile.Pass, fleet.ReconcileBeg
 	hash := make([]byte, 32)
 	copy(hash, id)
 	begun, err := r.store.BeginReconcile(r.t.Context(), fleet.ReconcileStart{
-		ID: id, Node: "plant-1-b", Reason: reason, Run: "run-" + id[31:], Build: "b1", TokenHash: hash, TokenLife: time.Minute,
+		ID: id, Node: "plant-1-b", Reason: reason, Files: reason == fleet.ReconcileRequest, Run: "run-" + id[31:], Build: "b1",
+		TokenHash: hash, TokenLife: time.Minute,
 	})
 	require.NoError(r.t, err)
 	require.NotNil(r.t, begun.Command)
@@ -213,6 +214,23 @@ func TestReconcileRefusals(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, fleet.ProjectName("line-a"), stored.Project)
 	})
+}
+
+// N54: what a comparison restored shows, also where the set is unchanged.
+func TestReconcileShowsRestoredFiles(t *testing.T) {
+	t.Parallel()
+	r := compared(t)
+	pass, begun := r.begin(1, fleet.ReconcileSchedule)
+	require.False(t, begun.Command.Files)
+	r.end(pass, begun, fleet.ReconcileReport{}, fleet.ReconcileEnd{State: fleet.OperationSucceeded, Reason: "reconciled"})
+	pass, begun = r.begin(2, fleet.ReconcileRequest)
+	require.True(t, begun.Command.Files)
+	report := fleet.ReconcileReport{Set: fleet.SetVersion{Era: 1, Number: 7}, Unchanged: true, Restored: 1}
+	report.Differ("press-1", fleet.FileChanged)
+	r.end(pass, begun, report, fleet.ReconcileEnd{State: fleet.OperationSucceeded, Reason: "files_restored"})
+	newest := into[api.List[api.Reconcile]](t, r.get("/api/v1/nodes/plant-1-b/reconciles?limit=1")).Items[0]
+	require.Equal(t, &api.ReconcileCounts{Restored: 1}, newest.Counts)
+	require.Equal(t, []api.Differs{{Instance: "press-1", Why: "file_changed"}}, newest.Differs)
 }
 
 func TestReconcileHistory(t *testing.T) {

@@ -170,6 +170,31 @@ func (p *projection) asSeen(name fleet.InstanceName, c fleet.Content) bool {
 	return err == nil && info.Mode().IsRegular() && known.looks(path, info)
 }
 
+// differs hashes the delivered file, whatever it looked like before, and says why it is not the content.
+func (p *projection) differs(name fleet.InstanceName, c fleet.Content) (why string, err error) {
+	path := p.path(name, c.Kind)
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fleet.FileMissing, nil
+	case err != nil:
+		return "", fmt.Errorf("look at config: %w", err)
+	case !info.Mode().IsRegular() || info.Size() != c.Size:
+		return fleet.FileChanged, nil
+	}
+	if got, err := hashFile(path); err != nil || got == c.Hash {
+		return "", err
+	}
+	return fleet.FileChanged, nil
+}
+
+// forget has the next check read the file again.
+func (p *projection) forget(name fleet.InstanceName) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.verified, name)
+}
+
 // none tells whether a name has no directory.
 func (p *projection) none(name fleet.InstanceName) bool {
 	_, err := os.Lstat(p.dir(name))

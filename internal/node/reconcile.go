@@ -44,7 +44,11 @@ func (a *Agent) Reconcile(ctx context.Context, cmd fleet.ReconcileCommand) (flee
 	}
 	defer done()
 	r := &reconcile{agent: a, site: &siteClient{a.client, cmd.BaseURL, cmd.Site, token}}
-	if err := r.run(ctx); err != nil {
+	err = r.run(ctx)
+	if err == nil && cmd.Files {
+		err = a.Applier.verifyFiles(ctx, r.restored)
+	}
+	if err != nil {
 		a.news.changed("") // also if it ended early: of what it fetched before
 		return r.report, err
 	}
@@ -269,6 +273,19 @@ func (r *reconcile) note(name fleet.InstanceName, err error, done func(*fleet.Re
 	}
 	r.report.Failed++
 	r.report.Differ(name, string(fleet.KindOf(err)))
+}
+
+// restored counts one delivered file that had been changed or removed.
+func (r *reconcile) restored(name fleet.InstanceName, why string, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err != nil {
+		r.report.Failed++
+		r.report.Differ(name, string(fleet.KindOf(err)))
+		return
+	}
+	r.report.Restored++
+	r.report.Differ(name, why)
 }
 
 // tell reports what changed, and then the result of the comparison, so that the region never gets the result

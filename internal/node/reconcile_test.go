@@ -70,13 +70,15 @@ func (e *expecting) deploys(name fleet.InstanceName, n int64, config string) fle
 	return cmd
 }
 
-func (e *expecting) reconcile() (fleet.ReconcileReport, error) {
+func (e *expecting) reconcile() (fleet.ReconcileReport, error) { return e.compared(false) }
+
+func (e *expecting) compared(files bool) (fleet.ReconcileReport, error) {
 	pub, err := e.key.SealingPublic()
 	require.NoError(e.t, err)
 	sealed, err := identity.Seal(pub, passToken)
 	require.NoError(e.t, err)
 	return e.agent.Reconcile(e.t.Context(), fleet.ReconcileCommand{
-		ID: "1", Site: "plant-1", Role: fleet.RoleActive, Epoch: 1, BaseURL: e.site.URL, Token: sealed,
+		ID: "1", Site: "plant-1", Role: fleet.RoleActive, Epoch: 1, BaseURL: e.site.URL, Token: sealed, Files: files,
 	})
 }
 

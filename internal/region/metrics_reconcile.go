@@ -23,14 +23,14 @@ func newComparisons() comparisons {
 			Buckets: prometheus.ExponentialBuckets(0.025, 2, 16),
 		}, []string{"state", "reason"}),
 		instances: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "holdfast_reconcile_instances_total", Help: "Instances that comparisons fetched, dropped, or left waiting for an operator.",
+			Name: "holdfast_reconcile_instances_total", Help: "Instances that comparisons fetched, dropped, left waiting for an operator, or whose file they restored.",
 		}, []string{"became"}),
 	}
 }
 
 func (c comparisons) ended(e fleet.ReconcileEnd, now time.Time) {
 	c.seconds.WithLabelValues(string(e.State), knownReason(e.Reason)).Observe(max(0, now.Sub(e.By).Seconds()))
-	for became, n := range map[string]int{"fetched": e.Fetched, "dropped": e.Dropped, "waiting": e.Waiting} {
+	for became, n := range map[string]int{"fetched": e.Fetched, "dropped": e.Dropped, "waiting": e.Waiting, "restored": e.Restored} {
 		c.instances.WithLabelValues(became).Add(float64(max(0, n)))
 	}
 }
@@ -38,7 +38,7 @@ func (c comparisons) ended(e fleet.ReconcileEnd, now time.Time) {
 // knownReason limits the label to known words, because a node may send anything.
 func knownReason(reason string) string {
 	words := []string{
-		"reconciled", "unchanged", "orphans_wait", "not_all_fetched", decide.SetTruncated, decide.SetOlder, decide.SetEmpty,
+		"reconciled", "unchanged", "orphans_wait", "files_restored", "not_all_fetched", decide.SetTruncated, decide.SetOlder, decide.SetEmpty,
 		"node_removed", "node_not_enrolled", "worker_holds_no_instances",
 	}
 	if slices.Contains(words, reason) || slices.Contains(fleet.Kinds(), fleet.Kind(reason)) {

@@ -73,7 +73,7 @@ func (s *Store) beginReconcile(ctx context.Context, q *db.Queries, in fleet.Reco
 		return err
 	}
 	out.SealingKey = n.SealingKey
-	out.Command = &fleet.ReconcileCommand{ID: in.ID, Site: fleet.SiteName(n.Site), Role: at.Role, Epoch: at.Epoch}
+	out.Command = &fleet.ReconcileCommand{ID: in.ID, Site: fleet.SiteName(n.Site), Role: at.Role, Epoch: at.Epoch, Files: in.Files}
 	return nil
 }
 
