@@ -162,6 +162,21 @@ var fieldEdits = map[string]fieldEdit{
 	"/secretEnv":                  {asProcess, func(s *fleet.DeploymentSpec) { s.SecretEnv = []string{"A"} }},
 }
 
+// stays are the fields whose change no running replica is replaced for, as docs/runtime.md lists them: literals, so that
+// a wrong line of the table is noticed. All others take a new process.
+var stays = []string{
+	"/process/health/interval", "/process/health/timeout", "/process/health/unhealthy_threshold", "/process/health/healthy_threshold",
+	"/process/readiness/interval", "/process/readiness/timeout", "/process/readiness/unhealthy_threshold",
+	"/process/readiness/healthy_threshold", "/process/stopSeconds", "/modelDefinition/service/health_check/max_wait_time",
+	"/replicas/min", "/replicas/max", "/replicas/initial",
+	"/placement/sites", "/placement/pools", "/placement/labels/", "/placement/modules", "/placement/spread",
+	"/state", "/update", "/memoryKeepsVersion", "/secretEnv",
+	"/recovery/restarts", "/recovery/resetSeconds", "/recovery/attempts", "/recovery/attemptSeconds", "/recovery/crashes",
+	"/recovery/crashSeconds", "/recovery/crashMaxSeconds", "/recovery/giveUp", "/recovery/lostSeconds",
+	"/strategy/type", "/strategy/steps", "/strategy/max_surge", "/strategy/max_unavailable", "/strategy/max_in_flight",
+	"/strategy/min_healthy_time", "/strategy/progress_deadline", "/strategy/pause_deadline", "/strategy/when_full",
+}
+
 // renews are the fields of F5 and F41. These two types have different ports.
 var renews = []string{
 	"/type", "/process/ports", "/process/health/type", "/process/health/port", "/process/health/path", "/resources/memory",
@@ -173,13 +188,18 @@ var renews = []string{
 func TestEveryFieldInBothModes(t *testing.T) {
 	t.Parallel()
 	require.ElementsMatch(t, fields.Of[fleet.DeploymentSpec](), slices.Collect(maps.Keys(fieldEdits)), "give a new field an edit")
+	require.Subset(t, fields.Of[fleet.DeploymentSpec](), slices.Concat(stays, renews))
 	versioned := func(s *fleet.DeploymentSpec) { s.Update = fleet.UpdateVersioned }
 	keeping := func(s *fleet.DeploymentSpec) { s.Update, s.MemoryKeepsVersion = fleet.UpdateVersioned, true }
 	for field, f := range fieldEdits {
+		byDefault := fleet.PathNewRuntimeObject
+		if slices.Contains(stays, field) {
+			byDefault = fleet.PathInPlace
+		}
 		if strings.HasSuffix(field, "/") {
 			field += "A"
 		}
-		byDefault := fleet.SpecChangeAt(field).Path
+		require.Equal(t, byDefault, fleet.SpecChangeAt(field).Path, field)
 		if field == "/process/driver" { // the image says so already
 			byDefault = fleet.PathInPlace
 		}
