@@ -3,6 +3,7 @@ package fleet
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 )
 
 // CompatibleSchemas reports whether members of one group may have these schemas for one module (C80): wherever both
@@ -10,11 +11,19 @@ import (
 // property or another limit; which of them accepts an input is decided per execution. Texts are JSON schemas; ""
 // accepts anything.
 func CompatibleSchemas(a, b string) bool {
-	var x, y any
-	if a == b || json.Unmarshal([]byte(a), &x) != nil || json.Unmarshal([]byte(b), &y) != nil {
-		return true // "", because invalid JSON was refused before
+	if a == b {
+		return true
 	}
-	return compatible(x, y)
+	x, errA := schemaTree(a)
+	y, errB := schemaTree(b)
+	return errA != nil || errB != nil || compatible(x, y) // "", because invalid JSON was refused before
+}
+
+// schemaTree keeps numbers as they are: a schema may have one that no double holds.
+func schemaTree(text string) (tree any, err error) {
+	d := json.NewDecoder(strings.NewReader(text))
+	d.UseNumber()
+	return tree, d.Decode(&tree)
 }
 
 func compatible(a, b any) bool {

@@ -28,6 +28,7 @@ func TestCompatibleSchemas(t *testing.T) {
 		"a property of another type":       {`{"properties":{"a":{"type":"string"}}}`, `{"properties":{"a":{"type":"number"}}}`, false},
 		"elements of another type":         {`{"items":{"type":"string"}}`, `{"items":{"type":"number"}}`, false},
 		"deep in it":                       {`{"properties":{"a":{"items":{"properties":{"b":{"type":"null"}}}}}}`, `{"properties":{"a":{"items":{"properties":{"b":{"type":"boolean"}}}}}}`, false},
+		"a number that no double holds":    {`{"maximum":1e400,"type":"number"}`, `{"type":"string"}`, false},
 		"another limit, and what it needs": {`{"maxLength":3}`, `{"maxLength":30,"required":["a"]}`, true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -101,6 +101,41 @@ func TestValid(t *testing.T) {
 	}
 }
 
+// N106: numbers are compared, and bounds shown, with all their digits: no double is in between.
+func TestNumbersKeepTheirDigits(t *testing.T) {
+	t.Parallel()
+	c := NewChecker()
+	for _, row := range []struct{ schema, doc, hint string }{
+		{`{"type":"integer"}`, `12345678901234567890123`, ""},
+		{`{"type":"integer"}`, `1e3`, ""},
+		{`{"type":"integer"}`, `1.0`, ""},
+		{`{"type":"integer"}`, `-0`, ""},
+		{`{"type":"integer"}`, `9007199254740993.5`, "it must be integer"},
+		{`{"const":9007199254740993}`, `9007199254740993`, ""},
+		{`{"const":9007199254740993}`, `9007199254740992`, "allowed is 9007199254740993"},
+		{`{"enum":[12345678901234567890123]}`, `12345678901234567890124`, "allowed are 12345678901234567890123"},
+		{`{"const":1000}`, `1e3`, ""},
+		{`{"const":0}`, `-0`, ""},
+		{`{"maximum":9007199254740992}`, `9007199254740993`, "it must be at most 9007199254740992"},
+		{`{"minimum":12345678901234567890124}`, `12345678901234567890123`, "it must be at least 12345678901234567890124"},
+		{`{"exclusiveMaximum":-73.983947999999998}`, `-73.983947999999998`, "it must be below -73.983947999999998"},
+		{`{"exclusiveMinimum":-73.983947999999998}`, `-73.983947999999997`, ""},
+		{`{"multipleOf":3}`, `12345678901234567890123`, ""},
+		{`{"multipleOf":0.1}`, `9007199254740993.05`, "it must be a multiple of 0.1"},
+		{`{"uniqueItems":true}`, `[9007199254740993,9007199254740992]`, ""},
+		{`{"uniqueItems":true}`, `[1000,1e3]`, "items 0 and 1 must differ"},
+	} {
+		err := c.Valid(t.Context(), row.schema, []byte(row.doc))
+		if row.hint == "" {
+			require.NoError(t, err, "%s: %s", row.schema, row.doc)
+			continue
+		}
+		var e *fleet.Error
+		require.ErrorAs(t, err, &e, "%s: %s", row.schema, row.doc)
+		require.Equal(t, row.hint, e.Hint)
+	}
+}
+
 // A schema of a few bytes that asks for 2 to the depth of the document is stopped.
 func TestSteps(t *testing.T) {
 	t.Parallel()

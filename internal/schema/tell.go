@@ -122,9 +122,13 @@ func bounds(k jsonschema.ErrorKind) string {
 	return ""
 }
 
+// decimal writes a bound of the schema with its digits.
 func decimal(r *big.Rat) string {
-	f, _ := r.Float64()
-	return fmt.Sprint(f)
+	digits, exact := r.FloatPrec()
+	if !exact { // no JSON number is like this
+		digits = maxDigits
+	}
+	return bounded(r.FloatString(digits))
 }
 
 func keyword(k jsonschema.ErrorKind) string { return bounded(strings.Join(k.KeywordPath(), "/")) }
