@@ -247,7 +247,7 @@ func TestApplyFleet(t *testing.T) {
 		"nothing to change":   {`{}`, `spec/change: change is required`},
 		"a list for a patch":  {`{change: {patch: [1]}}`, `spec/change/patch: invalid patch: must be an object`},
 		"a zone that is none": {`{change: {patch: {}}, windows: [{from: "01:00", to: "02:00", zone: Mars}]}`, `spec/windows/0/zone: unknown time zone "Mars"`},
-		"a misspelt member":   {`{change: {patch: {}}, wave: []}`, `unknown field "wave"`},
+		"a misspelt member":   {`{change: {patch: {}}, wave: []}`, `spec/wave: unknown field; use `},
 	} {
 		t.Run("refuses "+name+" before it asks", func(t *testing.T) {
 			t.Parallel()

@@ -1,21 +1,17 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
-	"strconv"
 	"strings"
-
-	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/declare"
+	"github.com/holdfast-io/holdfast/internal/decode"
 	"github.com/holdfast-io/holdfast/internal/documents"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
@@ -221,51 +217,19 @@ func inSpec(err error) error {
 	case err == nil:
 		return nil
 	case errors.As(err, &e):
-		return e.At("spec" + strings.TrimSuffix(e.Field, "/"))
+		return e.At(strings.TrimSuffix("spec/"+strings.TrimPrefix(e.Field, "/"), "/"))
 	}
 	return fmt.Errorf("spec: %w", err)
 }
 
-// strictly decodes JSON and rejects unknown fields.
+// strictly decodes JSON and rejects unknown fields, with places as in the rest of a manifest.
 func strictly(data []byte, into any) error {
-	// The faster decoder rejects at least as much as the other. What it rejects is decoded again by the one that
-	// explains the error, or accepts the input after all.
-	fast := reflect.New(reflect.TypeOf(into).Elem())
-	fast.Elem().Set(reflect.ValueOf(into).Elem())
-	if jsonv2.Unmarshal(data, fast.Interface(), jsonv2.RejectUnknownMembers(true)) == nil {
-		reflect.ValueOf(into).Elem().Set(fast.Elem())
-		return nil
+	err := decode.Manifest(data, into)
+	var e *fleet.Error
+	if errors.As(err, &e) {
+		return e.At(strings.TrimPrefix(e.Field, "/"))
 	}
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	decoder.DisallowUnknownFields()
-	err := decoder.Decode(into)
-	var typed *json.UnmarshalTypeError
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &typed):
-		return fmt.Errorf("%s: a %s cannot be a %s here", first(typed.Field, "document"), typed.Value, plainType(typed.Type.Kind().String()))
-	}
-	text := strings.TrimPrefix(err.Error(), "json: ")
-	if name, unknown := strings.CutPrefix(text, "unknown field "); unknown {
-		if plain, err := strconv.Unquote(name); err == nil {
-			return fmt.Errorf("unknown field %q", plain)
-		}
-	}
-	return errors.New(text)
-}
-
-// plainType is the JSON word for a type of Go.
-func plainType(kind string) string {
-	switch {
-	case kind == "struct" || kind == "map":
-		return "object"
-	case kind == "slice":
-		return "list"
-	case strings.HasPrefix(kind, "int") || strings.HasPrefix(kind, "float"):
-		return "number"
-	}
-	return kind
+	return err
 }
 
 // checked is inSpec of what makes a spec.

@@ -7,6 +7,7 @@ import (
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/compose"
 	"github.com/holdfast-io/holdfast/internal/declare"
+	"github.com/holdfast-io/holdfast/internal/decode"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
@@ -84,7 +85,7 @@ func readFleet(raw []byte, put *api.FleetPut) (patch []byte, err error) {
 	if change == nil {
 		return nil, nil // refused with the spec
 	}
-	return patch, serve.Below("/change", serve.Envelope(change, map[string]*[]byte{"patch": &patch}, &put.Change))
+	return patch, decode.Below("/change", serve.Envelope(change, map[string]*[]byte{"patch": &patch}, &put.Change))
 }
 
 func (s *server) fillPatch(ctx context.Context, p *fleets.FleetPut, patch []byte) error {

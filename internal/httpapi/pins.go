@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/holdfast-io/holdfast/internal/decode"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
@@ -82,5 +83,5 @@ func (s *server) pinFleet(ctx context.Context, key fleet.ObjectKey, change *flee
 	}
 	change.Template, change.TemplateGeneration = pin.Name, pin.Generation
 	_, _, err = s.store.TemplateSpec(ctx, pin.Name, pin.Generation)
-	return serve.Below("/change", err)
+	return decode.Below("/change", err)
 }

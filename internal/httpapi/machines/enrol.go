@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/holdfast-io/holdfast/internal/decode"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/identity"
@@ -39,7 +40,7 @@ func (s *Calls) enrol(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := serve.RefuseJSON(raw, json.Unmarshal(raw, &in)); err != nil {
+	if err := decode.Refuse(raw, json.Unmarshal(raw, &in)); err != nil {
 		return err
 	}
 	if err := fleet.ValidateName("/node", string(in.Node)); err != nil {

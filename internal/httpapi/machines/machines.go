@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/bodycache"
+	"github.com/holdfast-io/holdfast/internal/decode"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/identity"
@@ -100,7 +101,7 @@ func (s *Calls) Mount(root chi.Router) {
 // node may be one version ahead.
 func (s *Calls) readWire(r *http.Request, into any) error {
 	return s.WithBody(r.Context(), wireLimit, func(raw []byte) error {
-		return serve.RefuseJSON(raw, json.Unmarshal(raw, into))
+		return decode.Refuse(raw, json.Unmarshal(raw, into))
 	})
 }
 

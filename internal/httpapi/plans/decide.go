@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/compose"
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/declare"
+	"github.com/holdfast-io/holdfast/internal/decode"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
@@ -195,7 +196,7 @@ func (p *planner) decideTemplate(ctx context.Context, o *planned) error {
 		err = o.settle(born)
 	}
 	if err != nil {
-		return serve.Below("/spec", err)
+		return decode.Below("/spec", err)
 	}
 	o.next = decide.PlanGeneration(o.before, o.wanted(), p.last[o.key.Name])
 	return nil
@@ -331,7 +332,7 @@ func (p *planner) pinInstance(ctx context.Context, o *planned) error {
 	}
 	o.spec.Template, o.spec.TemplateGeneration = pin.Name, pin.Generation
 	_, _, err = p.templateSpec(ctx, pin)
-	return serve.Below("/spec", err)
+	return decode.Below("/spec", err)
 }
 
 func (p *planner) sizeOf(o *planned) (int64, error) {

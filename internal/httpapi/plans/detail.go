@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/compose"
+	"github.com/holdfast-io/holdfast/internal/decode"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
@@ -193,7 +194,7 @@ func (p *planner) refuseOrFail(o *planned, err error) error {
 		return err
 	}
 	if err != nil {
-		o.refuse(serve.Below("/spec", err))
+		o.refuse(decode.Below("/spec", err))
 	}
 	return nil
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/compose"
 	"github.com/holdfast-io/holdfast/internal/declare"
+	"github.com/holdfast-io/holdfast/internal/decode"
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/internal/postgres/fleets"
 )
@@ -47,7 +47,7 @@ func (p *planner) decideFleet(ctx context.Context, o *planned) error {
 		}
 		change.Template, change.TemplateGeneration = pin.Name, pin.Generation
 		if _, _, err := p.templateSpec(ctx, pin); err != nil {
-			return serve.Below("/spec/change", err)
+			return decode.Below("/spec/change", err)
 		}
 	}
 	return o.settle(o.fleet.spec)
@@ -61,7 +61,7 @@ func (a *applying) putFleetOf(ctx context.Context, o *planned, w postgres.Write)
 	if o.fleet.patch != nil {
 		patch, err := a.Canonical(ctx, p.Project, compose.Layer{Name: "/change/patch", JSON: o.fleet.patch})
 		if err != nil {
-			return nil, serve.Below("/spec", err)
+			return nil, decode.Below("/spec", err)
 		}
 		p.Spec.Change.Patch = &patch
 	}

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-io/holdfast/internal/compose"
+	"github.com/holdfast-io/holdfast/internal/decode"
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres/plans"
 )
 
@@ -41,7 +41,7 @@ func (p *planner) hash(ctx context.Context) error {
 				if err := p.s.hashDocuments(ctx, o); fleet.KindOf(err) == fleet.Unavailable {
 					return err // no time for this, and nothing wrong with the object
 				} else if err != nil {
-					o.refuse(serve.Below("/spec", err))
+					o.refuse(decode.Below("/spec", err))
 				}
 			}
 			return ctx.Err()

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/compose"
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/declare"
+	"github.com/holdfast-io/holdfast/internal/decode"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres/plans"
@@ -108,7 +109,7 @@ func (s *Calls) readPlan(raw []byte) (*planRequest, error) {
 	if plan != nil {
 		r.plan = &api.Plan{}
 		if err := serve.Decode(plan, r.plan); err != nil {
-			return nil, serve.Below("/plan", err)
+			return nil, decode.Below("/plan", err)
 		}
 	}
 	err := r.split(objects)
@@ -139,12 +140,12 @@ func (r *planRequest) split(objects []byte) error {
 		return fleet.Errorf(fleet.Invalid, "invalid objects: must be an array").At("/objects")
 	}
 	if _, err := tokens.ReadToken(); err != nil {
-		return serve.RefuseJSON(objects, err)
+		return decode.Refuse(objects, err)
 	}
 	for tokens.PeekKind() != jsontext.KindEndArray {
 		v, err := tokens.ReadValue()
 		if err != nil {
-			return serve.RefuseJSON(objects, err)
+			return decode.Refuse(objects, err)
 		}
 		if len(r.objects) == maxPlanned {
 			return fleet.Errorf(fleet.TooLarge, "too many objects; the limit is %d", maxPlanned).At("/objects").WithHint("send them in parts")
@@ -212,7 +213,7 @@ func (p *planned) read(raw []byte) error {
 			return err
 		}
 	}
-	return serve.Below("/spec", part.read(p, spec))
+	return decode.Below("/spec", part.read(p, spec))
 }
 
 func (p *planned) readProject(spec []byte) error {

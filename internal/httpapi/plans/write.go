@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/compose"
 	"github.com/holdfast-io/holdfast/internal/declare"
+	"github.com/holdfast-io/holdfast/internal/decode"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
@@ -161,7 +162,7 @@ func (a *applying) putInstanceOf(ctx context.Context, o *planned, w postgres.Wri
 		return nil, err
 	}
 	if err := a.FillContent(ctx, &c, o.doc); err != nil {
-		return nil, serve.Below("/spec", err)
+		return nil, decode.Below("/spec", err)
 	}
 	if o.content.Hash != "" && o.content.Hash != c.Content.Hash {
 		return nil, fleet.Errorf(fleet.Conflict, "%s would get another config than was planned", o.key).WithHint("apply again")
