@@ -32,7 +32,11 @@ func Deployment(by *definition.Registry, put api.DeploymentPut) (Made, error) {
 		return m, err
 	}
 	m.Spec = deploymentSpecOf(put, m.Files).WithDefaults()
-	return m, m.Generate(by)
+	made, err := m.generate(by)
+	if err == nil { // with the ports of its type
+		err = made.CheckPortNames()
+	}
+	return m, ofPut(err)
 }
 
 // checkPut refuses what the spec does not show.
@@ -55,9 +59,13 @@ func checkBounds(c api.ReplicaCounts) error {
 
 // Generate makes the definition of the spec.
 func (m *Made) Generate(by *definition.Registry) error {
-	var err error
-	_, m.Definition, err = by.Generate(m.Spec, m.Files)
+	_, err := m.generate(by)
 	return ofPut(err)
+}
+
+func (m *Made) generate(by *definition.Registry) (made fleet.Definition, err error) {
+	made, m.Definition, err = by.Generate(m.Spec, m.Files)
+	return made, err
 }
 
 // CheckDeployment refuses what is wrong in a declaration whatever the settings of the region.
@@ -65,7 +73,17 @@ func CheckDeployment(put api.DeploymentPut) error {
 	if err := checkPut(put); err != nil {
 		return err
 	}
-	return ofPut(definition.Check(deploymentSpecOf(put, map[fleet.Hash]string{})))
+	spec := deploymentSpecOf(put, map[fleet.Hash]string{})
+	if err := definition.Check(spec); err != nil {
+		return ofPut(err)
+	}
+	if len(spec.Process.Ports) == 0 { // its type may have some
+		return nil
+	}
+	for i, f := range put.Files {
+		spec.Process.Files[i].Content = f.Content
+	}
+	return ofPut(spec.Process.CheckPortNames())
 }
 
 // deploymentSpecOf is the spec of a declaration; the contents of its files go into files.

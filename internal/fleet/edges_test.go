@@ -72,7 +72,9 @@ func TestEdgesOfDeployments(t *testing.T) {
 	}
 	passed := func(args int) error { // with 56 KiB of others
 		return process(func(p *fleet.Process) {
-			p.Command, p.Args, p.Env = []string{strings.Repeat("x", 8<<10)}, []string{strings.Repeat("x", args)}, map[string]string{"A": strings.Repeat("x", 16<<10-2)}
+			const half = 100 << 10 // an argument has a limit of its own
+			p.Args = []string{strings.Repeat("x", half), strings.Repeat("x", args-half)}
+			p.Command, p.Env = []string{strings.Repeat("x", 8<<10)}, map[string]string{"A": strings.Repeat("x", 16<<10-2)}
 			p.PreStart = [][]string{{strings.Repeat("x", 16<<10), strings.Repeat("x", 16<<10)}}
 		})
 	}

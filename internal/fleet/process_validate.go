@@ -65,7 +65,7 @@ func (p Process) validate() error {
 			return err
 		}
 	}
-	for _, check := range []func() error{p.validateCommands, p.validateEnv, p.validateFiles, p.validatePorts, p.validateChecks} {
+	for _, check := range []func() error{p.validateCommands, p.validateEnv, p.validateSizes, p.validateFiles, p.validatePorts, p.validateChecks} {
 		if err := check(); err != nil {
 			return err
 		}

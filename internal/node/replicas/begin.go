@@ -2,6 +2,7 @@ package replicas
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"path/filepath"
 	"strconv"
@@ -196,6 +197,9 @@ func (w *worker) launchNow(ctx context.Context) (Found, error) {
 	// and on which GPUs.
 	w.note(ctx, func(k *known) { k.Asked, k.Ports, k.First, k.GPUs = true, at, first, gpus })
 	l := w.launch(w.now(), *w.def)
+	if err := l.Process.CheckArguments(); err != nil {
+		return Found{}, &Failure{fleet.ReasonNotStarted, fmt.Errorf("the program could not be run: %w", err)}
+	}
 	if l.OutputFrom, err = k.opt.Store.ReplicaLogOffset(ctx, w.id); err != nil {
 		return Found{}, err
 	}

@@ -38,30 +38,9 @@ func (k *Keeper) names(r known, def fleet.Definition, config string) map[string]
 	return names
 }
 
-// expand replaces ${NAME} by the value of that name, and $$ by a dollar. Everything else stays: it may have a
-// meaning for the program.
+// expand replaces the names of the node.
 func expand(text string, names map[string]string) string {
-	var out strings.Builder
-	for {
-		before, after, found := strings.Cut(text, "$")
-		out.WriteString(before)
-		if !found {
-			return out.String()
-		}
-		text = after
-		name, rest, closed := strings.Cut(strings.TrimPrefix(after, "{"), "}")
-		value, ours := names[name]
-		switch {
-		case strings.HasPrefix(after, "$"):
-			out.WriteByte('$')
-			text = after[1:]
-		case strings.HasPrefix(after, "{") && closed && ours:
-			out.WriteString(value)
-			text = rest
-		default:
-			out.WriteByte('$')
-		}
-	}
+	return fleet.Replace(text, func(name string) (string, bool) { value, ours := names[name]; return value, ours })
 }
 
 // expanded gives a process with its names replaced.

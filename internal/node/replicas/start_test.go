@@ -45,6 +45,16 @@ func TestCannotStart(t *testing.T) {
 			b.gone(first)
 		})
 	}
+	t.Run("an argument that its names make too long", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.ask(line(first, b.defined(web(func(d *fleet.Definition) {
+			d.Args = []string{strings.Repeat("x", fleet.MaxArgument-1) + "${HOLDFAST_REPLICA}"}
+		}))))
+		st := b.is(first, fleet.PhaseFailed, fleet.HealthNotChecked)
+		require.Equal(t, fleet.ReasonNotStarted, st.GetReason())
+		require.Regexp(t, `^the program could not be run: /process/args/0: the argument has \d+ bytes; the kernel's limit is 131071 `, st.GetMessage())
+	})
 	t.Run("a definition that is not to be had", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
