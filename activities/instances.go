@@ -183,6 +183,9 @@ func (p *path) forget(step fleet.Step) {
 	if step.Claim != nil || step.End != nil {
 		p.run.InFlight = ""
 	}
+	if step.Prepare != nil { // a pause is for one notify
+		p.run.Waited = ""
+	}
 	if step.Claim != nil {
 		p.run.Asks = 0
 	}

@@ -35,7 +35,7 @@ type DeliveryLimits struct {
 
 // The defaults of DeliveryLimits.
 const (
-	DefaultRequest    = 120 * time.Second
+	DefaultRequest    = decide.DefaultTake
 	DefaultTotal      = 30 * time.Minute
 	DefaultPendingTTL = 5 * time.Minute
 )
@@ -113,7 +113,7 @@ func newInstance(ctx workflow.Context, in InstanceInput) (*instance, error) {
 		in: in, wake: workflow.GetSignalChannel(ctx, SignalWake),
 		self: fleet.Subject{Site: in.Site, Instance: in.Instance, Run: workflow.GetInfo(ctx).WorkflowExecution.RunID},
 	}
-	e.now.Run.Tries = in.Limits.Tries
+	e.now.Run.Tries, e.now.Run.Take = in.Limits.Tries, in.Limits.Request
 	err := workflow.SetQueryHandler(ctx, QueryStatus, func() (InstanceStatus, error) { return e.status(), nil })
 	return e, err
 }

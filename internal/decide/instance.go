@@ -44,6 +44,8 @@ type InstanceRun struct {
 	Waited   fleet.NodeName `json:"waited,omitempty"`
 	// Tries is how often one node is notified per delivery (N48, N67).
 	Tries int `json:"tries,omitempty"`
+	// Take is how long a node may take to take the task; so long a delivery waits for a node that has not enrolled.
+	Take time.Duration `json:"take,omitempty"`
 }
 
 // DefaultTries is the default for how often a node is notified per delivery, each time with a new token.
@@ -56,11 +58,23 @@ func (r InstanceRun) tries() int {
 	return r.Tries
 }
 
+// DefaultTake is the default for how long a node may take to take the task (N37).
+const DefaultTake = 120 * time.Second
+
+func (r InstanceRun) take() time.Duration {
+	if r.Take <= 0 {
+		return DefaultTake
+	}
+	return r.Take
+}
+
 const (
 	maxAsks  = 3
 	retryGap = time.Second
 	// staleGap gives the lease time to move, or the node time to renew it.
 	staleGap = 2 * time.Second
+	// enrolGap is the longest pause between two looks whether a node has enrolled.
+	enrolGap = 5 * time.Second
 )
 
 type instanceCase struct {
@@ -137,8 +151,19 @@ func inBatch(c instanceCase) bool { return open(c) && c.seen.Open.Batch != "" }
 
 // activeNext: the active has not been notified yet, or its failure may pass. If its answer was lost, it is asked first.
 func activeNext(c instanceCase) bool {
-	return open(c) && !lost(c.seen.Open.Active()) && MayNotify(c.seen.Open.Active(), c.run.tries())
+	return open(c) && !lost(c.seen.Open.Active()) && c.mayNotify(c.seen.Open.Active())
 }
+
+// mayNotify is MayNotify, and ends the wait for a node that has not enrolled.
+func (c instanceCase) mayNotify(t fleet.TargetSeen) bool {
+	if t.Unenrolled() && c.waited() >= c.run.take() {
+		return false
+	}
+	return MayNotify(t, c.run.tries())
+}
+
+// waited is how long the open delivery has been under way.
+func (c instanceCase) waited() time.Duration { return c.now.Sub(c.seen.Open.Since) }
 
 // MayNotify reports whether a node may be notified of a delivery, for the first time or again: it has not answered,
 // its answer was lost (then it reports what it holds), or its failure may pass. A node that has just released its lease
@@ -170,7 +195,7 @@ func nextStandby(c instanceCase) fleet.TargetSeen {
 		return fleet.TargetSeen{}
 	}
 	for _, t := range c.seen.Open.Targets {
-		if t.Role != fleet.RoleActive && MayNotify(t, c.run.tries()) {
+		if t.Role != fleet.RoleActive && c.mayNotify(t) {
 			return t
 		}
 	}
@@ -203,10 +228,17 @@ func notifyActive(c instanceCase) InstanceAction { return notify(c, c.seen.Open.
 
 func notifyStandby(c instanceCase) InstanceAction { return notify(c, nextStandby(c)) }
 
-// notify waits twice as long before each retry: 1 s, 2 s, or 2 s, 4 s.
+// notify waits twice as long before each retry: 1 s, 2 s, or 2 s, 4 s. For a node that has not enrolled it waits as long as it has waited
+// already, 1 s at least.
 func notify(c instanceCase, t fleet.TargetSeen) InstanceAction {
 	a := InstanceAction{Do: DoNotify, Node: t.Node}
-	if t.Tries == 0 || c.run.Waited == t.Node {
+	switch {
+	case c.run.Waited == t.Node:
+		return a
+	case t.Unenrolled():
+		a.Wait = min(max(c.waited(), retryGap), enrolGap, max(c.run.take()-c.waited(), retryGap))
+		return a
+	case t.Tries == 0:
 		return a
 	}
 	gap := retryGap
@@ -268,6 +300,10 @@ func endByOutcome(c instanceCase) InstanceAction {
 	case fleet.TargetWaiting:
 		end.Reason, end.Owe = "deadline", true
 		end.Message = fmt.Sprintf("node %s was not reached before the deadline", a.Node)
+		if a.Unenrolled() {
+			end.Reason = string(a.Reason)
+			end.Message = fmt.Sprintf("node %s has not enrolled: %s; then it is delivered", a.Node, fleet.EnrolHint)
+		}
 	case fleet.TargetStaged: // it fetched as asked, and switched nothing
 		end.Reason = "deadline"
 		end.Message = fmt.Sprintf("node %s fetched the revision, but the deadline passed before it was asked to switch", a.Node)

@@ -64,6 +64,47 @@ func TestInstanceWaits(t *testing.T) {
 	}
 }
 
+// X4, X8: a delivery waits for a node that has not enrolled as long as for one that is down, says so, and stays owed.
+func TestInstanceWaitsForEnrolment(t *testing.T) {
+	t.Parallel()
+	enrols, waiting, applied := fleet.TargetSeen{State: fleet.TargetWaiting, Reason: fleet.Unavailable}, is(fleet.TargetWaiting), is(fleet.TargetApplied)
+	const take = 20 * time.Second
+	for _, c := range []struct {
+		name          string
+		active, other fleet.TargetSeen
+		since         time.Duration
+		run           decide.InstanceRun
+		do            decide.InstanceDo
+		node          fleet.NodeName
+		wait          time.Duration
+		reason        string
+	}{
+		{"one second at first", enrols, waiting, 0, decide.InstanceRun{Take: take}, decide.DoNotify, "a", time.Second, ""},
+		{"as long as it has waited", enrols, waiting, 3 * time.Second, decide.InstanceRun{Take: take}, decide.DoNotify, "a", 3 * time.Second, ""},
+		{"five seconds at most", enrols, waiting, 9 * time.Second, decide.InstanceRun{Take: take}, decide.DoNotify, "a", 5 * time.Second, ""},
+		{"then it looks", enrols, waiting, 9 * time.Second, decide.InstanceRun{Take: take, Waited: "a"}, decide.DoNotify, "a", 0, ""},
+		{"to the end of its time", enrols, waiting, 18 * time.Second, decide.InstanceRun{Take: take}, decide.DoNotify, "a", 2 * time.Second, ""},
+		{"and no longer", enrols, waiting, take, decide.InstanceRun{Take: take, Waited: "a"}, decide.DoEnd, "", 0, "unavailable"},
+		{"two minutes by default", enrols, waiting, 119 * time.Second, decide.InstanceRun{}, decide.DoNotify, "a", time.Second, ""},
+		{"not longer either", enrols, waiting, 120 * time.Second, decide.InstanceRun{}, decide.DoEnd, "", 0, "unavailable"},
+		{"one that was not asked yet is asked at once", waiting, waiting, time.Hour, decide.InstanceRun{Take: take}, decide.DoNotify, "a", 0, ""},
+		{"the standby too", applied, enrols, 3 * time.Second, decide.InstanceRun{Take: take, Waited: "a"}, decide.DoNotify, "b", 3 * time.Second, ""},
+		{"not without end", applied, enrols, take, decide.InstanceRun{Take: take}, decide.DoEnd, "", 0, "not_replicated"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := seen(asked(1), open(2, c.active, c.other))
+			s.Open.Since, s.Open.Deadline = noon.Add(-c.since), noon.Add(time.Hour)
+			a := decide.Instance(s, c.run, noon)
+			require.Equal(t, []any{c.do, c.node, c.wait, c.reason}, []any{a.Do, a.Node, a.Wait, a.Reason}, a.Rule)
+			if c.reason == "unavailable" {
+				require.True(t, a.Owe)
+				require.Equal(t, "node a has not enrolled: make a join token and start the node with it; then it is delivered", a.Message)
+			}
+		})
+	}
+}
+
 // N44, X8: who is told why it failed, and where nothing is asked for, nobody waits for an active node.
 func TestInstanceSays(t *testing.T) {
 	t.Parallel()

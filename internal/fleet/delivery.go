@@ -102,6 +102,12 @@ type TargetSeen struct {
 	Ahead bool `json:"ahead,omitempty"`
 }
 
+// EnrolHint is how a node enrols.
+const EnrolHint = "make a join token and start the node with it"
+
+// Unenrolled reports whether a node could not be notified because it has not enrolled yet.
+func (t TargetSeen) Unenrolled() bool { return t.State == TargetWaiting && t.Reason == Unavailable }
+
 // Active is the target that runs the instance; every delivery has one.
 func (d *DeliverySeen) Active() TargetSeen {
 	for _, t := range d.Targets {

@@ -3,6 +3,7 @@ package deliveries
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -96,7 +97,7 @@ func (w *walk) persist(ctx context.Context, c fleet.Claim, r *db.Revision, lease
 }
 
 // prepare re-reads who holds the lease and writes the token's hash, bound to the node. A
-// node that cannot be notified is recorded as missed at once. If the state has changed since it was
+// node that has not enrolled keeps waiting, for that. If the state has changed since it was
 // read, nothing is prepared, and the next read shows it.
 func (w *walk) prepare(ctx context.Context, p fleet.Prepare) error {
 	node, err := w.q.GetNode(ctx, string(p.Node))
@@ -105,8 +106,8 @@ func (w *walk) prepare(ctx context.Context, p fleet.Prepare) error {
 	}
 	if err != nil || node.SealingKey == nil || node.RevokedAt != nil || node.RemovedAt != nil {
 		return w.miss(ctx, fleet.Miss{
-			Subject: p.Subject, Delivery: p.Delivery, Node: p.Node, State: fleet.TargetFailed, Reason: fleet.Unavailable,
-			Message: "the node is not enrolled: make a join token and start the node with it",
+			Subject: p.Subject, Delivery: p.Delivery, Node: p.Node, State: fleet.TargetWaiting, Reason: fleet.Unavailable,
+			Message: "waiting for the node to enrol: " + fleet.EnrolHint,
 		})
 	}
 	lease, err := w.lockLease(ctx)
@@ -135,6 +136,9 @@ func (w *walk) fillDelivery(ctx context.Context, p fleet.Prepare, out *fleet.Pre
 	if d.State != string(fleet.DeliveryOpen) || d.Epoch != out.Command.Epoch {
 		return false, nil
 	}
+	if err := w.enrolled(ctx, d.ID, p.Node); err != nil {
+		return false, err
+	}
 	if err := w.q.TellTargets(ctx, db.TellTargetsParams{Ids: []string{d.ID}, Node: string(p.Node)}); err != nil {
 		return false, postgres.Failed("mark the target as notified", err)
 	}
@@ -148,6 +152,16 @@ func (w *walk) fillDelivery(ctx context.Context, p fleet.Prepare, out *fleet.Pre
 	}
 	out.Deadline = d.DeadlineAt
 	return w.fillCommand(ctx, p, d.ID, d.Revision, out)
+}
+
+// enrolled takes back that a delivery waits for a node to enrol.
+func (w *walk) enrolled(ctx context.Context, delivery string, node fleet.NodeName) error {
+	open := w.Seen.Open
+	if open == nil || !slices.ContainsFunc(open.Targets, func(t fleet.TargetSeen) bool { return t.Node == node && t.Unenrolled() }) {
+		return nil
+	}
+	_, err := w.q.SetTarget(ctx, db.SetTargetParams{DeliveryID: delivery, Node: string(node), State: string(fleet.TargetWaiting)})
+	return postgres.Failed("record that the node has enrolled", err)
 }
 
 func (w *walk) setPhase(ctx context.Context, d *db.Delivery, phase string) error {

@@ -191,7 +191,7 @@ func TestEnrol(t *testing.T) {
 		stores.Refused(t, fleet.NotFound, err)
 	})
 
-	t.Run("comes before anything is sent", func(t *testing.T) {
+	t.Run("is what a delivery waits for", func(t *testing.T) { // X4, X8
 		t.Parallel()
 		b := bare(t)
 		b.PutSite(plant, nodeA, nodeB)
@@ -200,8 +200,17 @@ func TestEnrol(t *testing.T) {
 		w, err := b.Prepare(t.Context(), fleet.Prepare{Subject: stores.SubjectOf(run1), Delivery: d.ID, Node: nodeA, TTL: minute})
 		require.NoError(t, err)
 		require.Nil(t, w.Prepared)
-		require.Equal(t, fleet.TargetFailed, w.Seen.Open.Active().State)
-		require.Equal(t, fleet.Unavailable, w.Seen.Open.Active().Reason)
+		require.True(t, w.Seen.Open.Active().Unenrolled())
+		says := func() string {
+			return stores.Scan[string](b, "SELECT state || ': ' || reason || ': ' || message FROM delivery_nodes WHERE node = $1", nodeA)
+		}
+		require.Equal(t, "waiting: unavailable: waiting for the node to enrol: make a join token and start the node with it", says())
+		_, err = b.Enrol(t.Context(), b.JoinToken(nodeA, "secret"))
+		require.NoError(t, err)
+		w, err = b.Prepare(t.Context(), fleet.Prepare{Subject: stores.SubjectOf(run1), Delivery: d.ID, Node: nodeA, TTL: minute})
+		require.NoError(t, err)
+		require.NotNil(t, w.Prepared)
+		require.Equal(t, "notified: : ", says())
 	})
 }
 
