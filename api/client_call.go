@@ -36,6 +36,8 @@ type Page struct {
 	Project string
 	// Region lists copies of what this region created; "" lists the region's own objects.
 	Region string
+	// Site lists the nodes of this site only; for nodes.
+	Site string
 }
 
 func (p Page) query() url.Values {
@@ -44,6 +46,7 @@ func (p Page) query() url.Values {
 	queryText(q, "cursor", p.Cursor)
 	queryText(q, "project", p.Project)
 	queryText(q, "region", p.Region)
+	queryText(q, "site", p.Site)
 	return q
 }
 

@@ -12,7 +12,7 @@ func (c *Client) Node(ctx context.Context, name string) (Node, error) {
 	return n, err
 }
 
-// Nodes lists the nodes of all sites.
+// Nodes lists the nodes of all sites, or of one.
 func (c *Client) Nodes(ctx context.Context, p Page) (List[Node], error) {
 	var l List[Node]
 	_, err := c.do(ctx, readCall(p.query(), "nodes"), &l)

@@ -18,13 +18,14 @@ import (
 const describedDeliveries = 5
 
 func (c *cli) newDescribeCommand() *cobra.Command {
-	var site string
+	var site, region string
 	cmd := &cobra.Command{
 		Use: "describe KIND NAME", Short: "Show everything about one thing, for people", Args: cobra.ExactArgs(2),
 		Example:           "  holdfast describe instance plant-1/press-7",
 		ValidArgsFunction: c.completeKindAndNames,
 	}
 	c.addSiteFlag(cmd, &site)
+	cmd.Flags().StringVar(&region, "region", "", "describe the copy of what this region created")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		k, err := c.kindOf(args[0])
 		if err != nil {
@@ -34,13 +35,37 @@ func (c *cli) newDescribeCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if region != "" && k.copied == nil {
+			return k.stays()
+		}
 		client, err := c.connect()
 		if err != nil {
 			return err
 		}
+		if region != "" {
+			return c.describeCopy(cmd.Context(), client, k, region, names[0])
+		}
 		return c.describe(cmd.Context(), client, k, names[0])
 	}
 	return cmd
+}
+
+// describeCopy shows what another region created: its state is known there. The region's own name gives its own object.
+func (c *cli) describeCopy(ctx context.Context, client *api.Client, k kind, region, name string) error {
+	it, err := k.copied(ctx, c, client, region, name)
+	if err != nil {
+		return err
+	}
+	o, is := it.value.(api.Object)
+	switch {
+	case is && o.Region == "":
+		return c.describe(ctx, client, k, name)
+	case is && c.flags.output == formatTable:
+		c.describeObject(o, "")
+		fmt.Fprintf(c.stdout, "\nStatus:         known in the region that owns it\n")
+		return nil
+	}
+	return c.printOne(k, it)
 }
 
 func (c *cli) describe(ctx context.Context, client *api.Client, k kind, name string) error {
@@ -49,11 +74,7 @@ func (c *cli) describe(ctx context.Context, client *api.Client, k kind, name str
 		if err != nil {
 			return err
 		}
-		if o, ok := it.value.(api.Object); ok {
-			o.Spec = httpapi.RedactSpec(o.Spec)
-			it.value = o
-		}
-		return c.print(single(k.header, it))
+		return c.printOne(k, it)
 	}
 	if k.name == string(kindNode) {
 		return c.describeNode(ctx, client, name)
@@ -80,10 +101,20 @@ func (c *cli) describe(ctx context.Context, client *api.Client, k kind, name str
 	return c.section("Status", o.Status)
 }
 
+// printOne prints a thing for programs, redacted like the text for people.
+func (c *cli) printOne(k kind, it item) error {
+	if o, ok := it.value.(api.Object); ok {
+		o.Spec = httpapi.RedactSpec(o.Spec)
+		it.value = o
+	}
+	return c.print(single(k.header, it))
+}
+
 // describeObject writes what all declared objects have.
 func (c *cli) describeObject(o api.Object, etag string) {
 	lines := [][2]string{
 		{"Kind", o.Kind},
+		{"Region", o.Region},
 		{"Name", o.Name},
 		{"Site", o.Site},
 		{"Project", o.Project},

@@ -62,7 +62,7 @@ type fetching struct {
 func (c *cli) fetch(ctx context.Context, client *api.Client, f fetching) (view, error) {
 	v := view{header: f.header, single: len(f.names) == 1}
 	if f.in.region != "" && f.copied == nil {
-		return v, &usageError{fmt.Errorf("--region: %s stay in their region", f.plural)}
+		return v, f.stays()
 	}
 	if len(f.names) == 0 {
 		var err error

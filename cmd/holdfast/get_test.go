@@ -40,6 +40,55 @@ func TestGet(t *testing.T) {
 		}
 	})
 
+	t.Run("has the region list the nodes of one site", func(t *testing.T) {
+		t.Parallel()
+		r := newRegion(t)
+		r.hook = func(w http.ResponseWriter, req *http.Request) bool {
+			if req.URL.Path != "/api/v1/nodes" {
+				return false
+			}
+			if got := req.URL.Query(); got.Get("site") != "plant-2" || got.Get("limit") != "1" {
+				t.Errorf("asked for %s", req.URL.RawQuery)
+			}
+			reply(w, 200, api.List[api.Node]{Items: []api.Node{{Name: "plant-2-a", Site: "plant-2"}}, Next: "more"})
+			return true
+		}
+		require.Contains(t, newShell(t, r).ok("get", "nodes", "--site", "plant-2", "--limit", "1").stdout, "plant-2-a")
+	})
+
+	t.Run("fails for a region that is not known", func(t *testing.T) {
+		t.Parallel()
+		r := newRegion(t)
+		r.hook = func(w http.ResponseWriter, req *http.Request) bool {
+			if req.URL.Query().Get("region") == "nowhere" {
+				refuse(w, 404, fleet.NotFound, "region nowhere is not an enabled peer of region test", "region")
+				return true
+			}
+			return false
+		}
+		for _, args := range [][]string{{"get", "pools", "--region", "nowhere"}, {"describe", "pool", "north", "--region", "nowhere"}} {
+			require.Equal(t, exitNotFound, newShell(t, r).run(args...).code, args)
+		}
+	})
+
+	t.Run("describes the copy of what another region created", func(t *testing.T) {
+		t.Parallel()
+		r := newRegion(t)
+		r.hook = func(w http.ResponseWriter, req *http.Request) bool {
+			if req.URL.Path != "/api/v1/templates/press" || req.URL.Query().Get("region") != "eu" {
+				return false
+			}
+			reply(w, 200, api.Object{Kind: "template", Region: "eu", Name: "press", Project: "line", UID: "u-1", Spec: json.RawMessage(`{"base":{}}`), Syncing: json.RawMessage(`{}`)})
+			return true
+		}
+		s := newShell(t, r)
+		got := s.ok("describe", "template", "press", "--region", "eu").stdout
+		require.Regexp(t, `Region: +eu\nName: +press\n`, got)
+		require.Contains(t, got, "known in the region that owns it")
+		require.Contains(t, s.ok("describe", "template", "press", "--region", "eu", "-o", "json").stdout, `"uid": "u-1"`)
+		require.Equal(t, exitUsage, s.run("describe", "node", "plant-1-a", "--region", "eu").code)
+	})
+
 	t.Run("takes names in every form", func(t *testing.T) {
 		t.Parallel()
 		s := newShell(t, newRegion(t).plant1())

@@ -44,19 +44,13 @@ func readyText(n api.Node) string {
 }
 
 func listNodes(ctx context.Context, c *cli, client *api.Client, in listing) ([]item, string, error) {
-	limit := in.limit
-	if in.site != "" {
-		limit = 0 // the region lists the nodes of all sites
-	}
-	nodes, next, err := collect(limit, func(p api.Page) (api.List[api.Node], error) { return client.Nodes(ctx, p) })
+	nodes, next, err := collect(in.limit, func(p api.Page) (api.List[api.Node], error) {
+		p.Site = in.site
+		return client.Nodes(ctx, p)
+	})
 	var items []item
 	for _, n := range nodes {
-		if in.site == "" || n.Site == in.site {
-			items = append(items, c.nodeItem(n))
-		}
-	}
-	if in.limit > 0 && len(items) > in.limit {
-		items, next = items[:in.limit], items[in.limit].name
+		items = append(items, c.nodeItem(n))
 	}
 	return items, next, err
 }

@@ -25,6 +25,11 @@ type kind struct {
 	describe func(*cli, context.Context, *api.Client, api.Object) error // of a declared object, nil for its status
 }
 
+// stays is the error for --region with a kind that is not copied.
+func (k kind) stays() error {
+	return &usageError{fmt.Errorf("--region: %s stay in their region", k.plural)}
+}
+
 // listing restricts a list.
 type listing struct {
 	site string

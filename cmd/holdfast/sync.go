@@ -35,6 +35,19 @@ func (c *cli) newSyncNowCommand() *cobra.Command {
 	})
 }
 
+const stateFollowing = "following"
+
+// followState is what this region does with the stream of a peer: nothing comes of one that it does not reach.
+func followState(s api.RegionStatus) string {
+	switch {
+	case s.Disabled:
+		return "disabled"
+	case !s.Reachable:
+		return "unreachable"
+	}
+	return stateFollowing
+}
+
 var syncHeader = []string{"REGION", "STATE", "LAG", "COPIES", "QUARANTINED", "COMPARED", "DIFFERED", "WRITTEN", "REMOVED", "LOST", "ENDED"}
 
 // syncItem is a row of a peer; false for this region.
@@ -47,12 +60,12 @@ func (c *cli) syncItem(o api.Object) (item, bool) {
 	cells := make([]string, len(syncHeader))
 	cells[0], cells[1] = o.Name, "not followed"
 	if f := status.Followed; f != nil {
-		cells[1], cells[3], cells[4] = "following", number(f.Copies), number(f.Quarantined)
+		cells[1], cells[3], cells[4] = followState(status), number(f.Copies), number(f.Quarantined)
 		if f.LagSeconds != nil {
 			cells[2] = fmt.Sprintf("%.1fs", *f.LagSeconds)
 		}
 		if s := f.Compared; s != nil {
-			if s.StartedAt != nil && s.EndedAt == nil {
+			if s.StartedAt != nil && s.EndedAt == nil && cells[1] == stateFollowing {
 				cells[1] = fmt.Sprintf("comparing %d of %d", s.Done, s.Ranges)
 			}
 			cells[5], cells[6], cells[7] = number(s.Compared), number(s.Differed), number(s.Written)

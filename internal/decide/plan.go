@@ -128,11 +128,8 @@ func PlanAllowed(now *PlanSeen, want PlanWanted, sees func(fleet.ProjectName) bo
 		return nil
 	}
 	switch own := now.Labels[fleet.ApplySetLabel]; {
-	case now.Project != want.Project && !sees(now.Project):
-		return fleet.Errorf(fleet.Conflict, "%s belongs to another project", want.Key).At("/project").WithHint("choose another name")
 	case now.Project != want.Project:
-		return fleet.Errorf(fleet.Conflict, "%s belongs to project %s", want.Key, now.Project).At("/project").
-			WithHint("the project of an object never changes; delete and re-create it")
+		return fleet.OtherProject(want.Key, now.Project, sees(now.Project))
 	case own != "" && own != want.Labels[fleet.ApplySetLabel] && !now.Deleting:
 		return fleet.Errorf(fleet.Conflict, "%s belongs to apply set %.80s", want.Key, own).At("/labels").
 			WithHint("declare it with that set; to move it, first remove the label " + fleet.ApplySetLabel + " with a PUT of the object")

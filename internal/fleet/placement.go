@@ -24,6 +24,17 @@ func NoObject(key ObjectKey) error {
 		WithHint("holdfast get " + key.Kind.Declared().Plural)
 }
 
+// OtherProject is the error for a write of an object that belongs to another project, which is named to callers that may
+// know of it.
+func OtherProject(key ObjectKey, owner ProjectName, known bool) error { //nolint:revive // whether it is known is the caller's
+	if !known {
+		return Errorf(Conflict, "%s belongs to another project", key).At("/project").WithHint("choose another name")
+	}
+	return Errorf(Conflict, "%s belongs to project %s", key, owner).At("/project").
+		WithHint("give project " + string(owner) + `: "project" in what is declared, or ?project=` + string(owner) +
+			"; the project of an object never changes")
+}
+
 // NoPlace is the error for a site, a pool or another object that a spec refers to and that does not exist.
 func NoPlace(key ObjectKey, field string) error {
 	return Errorf(NotFound, "%s %s not found", key.Kind, key.Name).At(field).

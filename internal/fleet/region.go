@@ -35,8 +35,11 @@ type RegionVersion struct {
 
 // RegionAbout is what a region tells its peers of itself: what it declares, and how many of its servers run which build.
 type RegionAbout struct {
-	Spec   RegionSpec     `json:"spec"`
-	Builds map[string]int `json:"builds,omitempty"`
+	// UID and Generation are those of its object there; a region of an earlier version names none.
+	UID        string         `json:"uid,omitempty"`
+	Generation int64          `json:"generation,omitempty"`
+	Spec       RegionSpec     `json:"spec"`
+	Builds     map[string]int `json:"builds,omitempty"`
 }
 
 const (
@@ -49,7 +52,7 @@ func (a RegionAbout) Validate() error {
 	if len(a.Builds) > maxRegionBuilds {
 		return Errorf(Invalid, "%d builds given; the limit is %d", len(a.Builds), maxRegionBuilds).At("/builds")
 	}
-	texts := a.Spec.Version.API + a.Spec.Version.Data + a.Spec.Location + a.Spec.LocalNetworkID + a.Spec.APIURL
+	texts := a.UID + a.Spec.Version.API + a.Spec.Version.Data + a.Spec.Location + a.Spec.LocalNetworkID + a.Spec.APIURL
 	for build := range a.Builds {
 		texts += build
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/declare"
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
 )
@@ -14,6 +15,7 @@ import (
 type changeInstanceInput struct {
 	InstanceParams
 	ObjectParams
+	serve.InProject
 }
 
 func turnsInstance(kind fleet.OperationKind) mounter {

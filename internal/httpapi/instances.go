@@ -40,6 +40,7 @@ type putInstanceInput struct {
 type getInstanceInput struct {
 	InstanceParams
 	RegionParam
+	serve.InProject
 }
 
 type listInstancesInput struct {

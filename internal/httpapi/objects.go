@@ -4,12 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
+	"github.com/holdfast-io/holdfast/internal/postgres/peers"
 )
 
 // NameParam names an object.
@@ -33,6 +35,7 @@ type RegionParam struct {
 type getObjectInput struct {
 	NameParam
 	RegionParam
+	serve.InProject
 }
 
 type listObjectsInput struct {
@@ -48,6 +51,7 @@ type changeInput struct {
 type changeObjectInput struct {
 	NameParam
 	ObjectParams
+	serve.InProject
 }
 
 type objectOutput struct {
@@ -165,6 +169,9 @@ func (s *server) listObjects(ctx context.Context, of fleet.CopyKey, in ListParam
 	} else {
 		status = s.copyStatuses
 		objects, err = s.store.ListCopies(ctx, of, project, after, in.Limit+1)
+		if err == nil && len(objects) == 0 && after == "" {
+			err = s.knownRegion(ctx, of.Region)
+		}
 	}
 	if err != nil {
 		return nil, err
@@ -172,6 +179,15 @@ func (s *server) listObjects(ctx context.Context, of fleet.CopyKey, in ListParam
 	cut := page(objects, in.Limit, func(o fleet.Object) string { return o.Name })
 	views, err := shownWith(ctx, cut.Items, status)
 	return &objectsOutput{Body: api.List[api.Object]{Items: views, Next: cut.Next}}, err
+}
+
+// knownRegion rejects a region that is no member: an empty list of its copies would read as if it had none.
+func (s *server) knownRegion(ctx context.Context, name fleet.RegionName) error {
+	members, err := s.store.Members(ctx)
+	if err != nil || slices.ContainsFunc(members, func(m peers.Member) bool { return m.Name == name }) {
+		return err
+	}
+	return s.store.Elsewhere(ctx, fleet.CopyKey{Region: name})
 }
 
 func (s *server) deleteDeclared(ctx context.Context, key fleet.ObjectKey, m ObjectParams) (*acceptedOutput, error) {

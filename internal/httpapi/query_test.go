@@ -127,7 +127,7 @@ func TestQueryMistakes(t *testing.T) {
 	r.site()
 	for _, c := range []struct{ method, path, field, detail string }{
 		{"PUT", press7Path + "?dryrun=true", "dryrun", `unknown query parameter "dryrun"; use dryRun, region, deploy or project`},
-		{"GET", press7Path + "?x", "x", `unknown query parameter "x"; use region`},
+		{"GET", press7Path + "?x", "x", `unknown query parameter "x"; use region or project`},
 		{"PUT", press7Path + "?dryRun=perhaps", "dryRun", `invalid dryRun "perhaps": want true or false`},
 		{"PUT", press7Path + "?dryRun", "dryRun", `invalid dryRun "": want true or false`},
 		{"PUT", press7Path + "?dryRun=true&dryRun=false", "dryRun", "query parameter dryRun is given 2 times; give it once"},

@@ -148,8 +148,11 @@ func (s *server) regions(ctx context.Context) ([]api.Object, error) {
 
 // regionView shows a region: itself as it declared itself, a peer as it tells.
 func (s *server) regionView(ctx context.Context, m peers.Member, status *api.RegionStatus) (api.Object, error) {
-	view := api.Object{Kind: string(fleet.KindRegion), Name: string(m.Name), CreatedAt: m.AddedAt, UpdatedAt: m.AddedAt, Spec: json.RawMessage("{}")}
 	about := m.About
+	view := api.Object{
+		Kind: string(fleet.KindRegion), Name: string(m.Name), Project: string(fleet.DefaultProject), UID: about.UID, Generation: about.Generation,
+		CreatedAt: m.AddedAt, UpdatedAt: m.AddedAt, Spec: json.RawMessage("{}"),
+	}
 	var err error
 	if m.Self {
 		if about, err = s.store.About(ctx); err != nil {
@@ -165,8 +168,10 @@ func (s *server) regionView(ctx context.Context, m peers.Member, status *api.Reg
 		if err == nil {
 			view = shown(ctx, declared)
 		}
-	} else if view.Spec, err = json.Marshal(about.Spec); err != nil {
-		return view, err
+	} else if about.Spec != (fleet.RegionSpec{}) { // a peer that was not reached yet has told nothing
+		if view.Spec, err = json.Marshal(about.Spec); err != nil {
+			return view, err
+		}
 	}
 	status.Builds, status.Upgrading = about.Builds, len(about.Builds) > 1
 	view.Status, err = json.Marshal(status)

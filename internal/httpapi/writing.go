@@ -28,7 +28,7 @@ func (p ObjectParams) mutation() ObjectParams { return p }
 // write makes the store's write of a mutation. Only shared kinds are written outside the region that created them.
 func (s *server) write(ctx context.Context, key fleet.ObjectKey, m ObjectParams, body []byte) (postgres.Write, error) {
 	c := serve.CallOf(ctx)
-	w := postgres.Write{Key: key, Region: fleet.RegionName(m.Region), Request: postgres.Request{Project: c.Project, Actor: c.Actor, Limit: s.limit, DryRun: m.DryRun}}
+	w := postgres.Write{Key: key, Region: fleet.RegionName(m.Region), AllProjects: c.Project == "", Request: postgres.Request{Project: c.Project, Actor: c.Actor, Limit: s.limit, DryRun: m.DryRun}}
 	var err error
 	if w.IfMatch, err = ifMatch(m.IfMatch); err != nil {
 		return w, err

@@ -25,6 +25,8 @@ type Write struct {
 	Region  fleet.RegionName
 	Labels  map[string]string
 	IfMatch int64
+	// AllProjects is set if the caller sees the objects of all projects, not only those of Project.
+	AllProjects bool
 	// Service of the project, for life; "" is none, or the one that the object has.
 	Service string
 }
@@ -137,8 +139,7 @@ func (s *Store) Write(ctx context.Context, q *db.Queries, w Write, spec any) (Wr
 // belongs refuses a write that moves an object to another project or service.
 func belongs(w Write, before *fleet.Object, spec json.RawMessage) error {
 	if before.Project != w.Project {
-		return fleet.Errorf(fleet.Conflict, "%s belongs to another project", w.Key).At("project").
-			WithHint("choose another name; the project of an object never changes: delete and re-create it")
+		return fleet.OtherProject(w.Key, before.Project, w.AllProjects)
 	}
 	if err := sameOrganization(before, spec); err != nil {
 		return err

@@ -129,7 +129,7 @@ func (a *applying) putTemplateOf(ctx context.Context, o *planned, w postgres.Wri
 
 // writeOf makes the store's write; bound to a plan it is also bound to what was planned from.
 func (a *applying) writeOf(o *planned) postgres.Write {
-	w := postgres.Write{Key: o.key, Service: o.service, Labels: o.labels, Request: postgres.Request{Project: o.project, Actor: a.caller.Actor, Limit: a.OperationLimit}}
+	w := postgres.Write{Key: o.key, Service: o.service, Labels: o.labels, AllProjects: a.caller.Project == "", Request: postgres.Request{Project: o.project, Actor: a.caller.Actor, Limit: a.OperationLimit}}
 	if o.key.Kind.Declared().Shared { // not what took its name since
 		w.Region = cmp.Or(o.region(), fleet.RegionName(a.Region))
 	}

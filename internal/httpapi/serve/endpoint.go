@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
 // Endpoint is one operation of the document.
@@ -29,12 +31,38 @@ func tagOf(path string) string {
 func Register[I, O any](s *Server, a Access, op huma.Operation, handle func(context.Context, *I) (*O, error)) {
 	op.Middlewares = huma.Middlewares{s.allow(a), s.checkQuery}
 	huma.Register(s.api, op, func(ctx context.Context, in *I) (*O, error) {
-		out, err := handle(ctx, in)
+		ctx, err := narrowed(ctx, in)
+		var out *O
+		if err == nil {
+			out, err = handle(ctx, in)
+		}
 		if err != nil {
 			return nil, s.Problem(CallOf(ctx).Request, err)
 		}
 		return out, nil
 	})
+}
+
+// InProject narrows a request for one object to its project: those of other projects do not exist for it, as for a token
+// of that project.
+type InProject struct {
+	Project string `query:"project" maxLength:"63" format:"name" doc:"of the object; one of another project is not found"`
+}
+
+func (p InProject) project() fleet.ProjectName { return fleet.ProjectName(p.Project) }
+
+// narrowed gives the context of a request with what its input narrows it to.
+func narrowed(ctx context.Context, in any) (context.Context, error) {
+	narrow, can := in.(interface{ project() fleet.ProjectName })
+	if !can || narrow.project() == "" {
+		return ctx, nil
+	}
+	c := *CallOf(ctx)
+	if !c.Sees(narrow.project()) {
+		return ctx, fleet.Errorf(fleet.Denied, "the token is restricted to project %s", c.Project).At("project")
+	}
+	c.Project = narrow.project()
+	return context.WithValue(ctx, callKey{}, &c), nil
 }
 
 // Takes adds the body of an operation to the document.
