@@ -72,10 +72,33 @@ func (m *mesh) remove(t *testing.T, name string) {
 	}
 }
 
+// followsAll reports each region that does not reach all others, or does not have what they share: of N regions there are N-1 watches in
+// each, N(N-1) in all.
+func (m *mesh) followsAll(t *testing.T) {
+	t.Helper()
+	watches := 0
+	for at := range m.regions {
+		for of := range m.regions {
+			if at == of {
+				continue
+			}
+			status, err := m.status(t.Context(), at, of)
+			require.NoError(t, err)
+			require.NotNil(t, status, "%s knows %s", at, of)
+			require.True(t, status.Reachable, "%s reaches %s", at, of)
+			require.NotNil(t, status.Followed, "%s follows %s", at, of)
+			require.NotNil(t, status.Followed.LagSeconds, "%s has what %s shares", at, of)
+			watches++
+		}
+	}
+	require.Equal(t, len(m.regions)*(len(m.regions)-1), watches)
+}
+
 // M14, M15, M30, M46, X23: three complete regions that joined through one of them, in processes of their own.
 func TestE2ERegions(t *testing.T) {
 	t.Parallel()
 	m := startMesh(t, 3)
+	m.followsAll(t) // as soon as it is up
 	m.meshed(t)
 	t.Run("are listed by the command line", func(t *testing.T) {
 		for at, s := range m.regions {

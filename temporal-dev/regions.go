@@ -145,10 +145,8 @@ func (s *laptops) bringUp(ctx context.Context) error {
 			joined++
 		}
 	}
-	if joined == len(s.all)-1 { // later starts leave to the operator who knows whom
-		if err := s.acquainted(ctx); err != nil {
-			return err
-		}
+	if err := s.acquainted(ctx, joined == len(s.all)-1); err != nil {
+		return err
 	}
 	s.all[0].say("the regions are up after %s: %s", seconds(time.Since(s.began)), strings.Join(regionNames[:len(s.all)], ", "))
 	s.all[0].say("to cut a link: temporal-dev cut eu us --data %s", s.dir.path)
@@ -160,7 +158,16 @@ type regionView struct {
 	Name   string `json:"name"`
 	Status struct {
 		Reachable bool `json:"reachable"`
+		Disabled  bool `json:"disabled"`
+		Followed  *struct {
+			LagSeconds *float64 `json:"lagSeconds"`
+		} `json:"followed"`
 	} `json:"status"`
+}
+
+// connected reports whether a region calls a peer, and has what the peer shares.
+func (r regionView) connected() bool {
+	return r.Status.Reachable && r.Status.Followed != nil && r.Status.Followed.LagSeconds != nil
 }
 
 func (c *apiClient) regions(ctx context.Context) (map[string]regionView, error) {
@@ -194,20 +201,37 @@ func (l *laptop) join(ctx context.Context, through *laptop) (joined bool, err er
 	return true, nil
 }
 
-// acquainted waits until each region reaches all others.
-func (s *laptops) acquainted(ctx context.Context) error {
+// acquainted waits until each region lists the others as connected. Whom a region of a later start knows is the operator's
+// choice: it waits for those, and reports one that does not come instead of giving up.
+func (s *laptops) acquainted(ctx context.Context, first bool) error { //nolint:revive // a start is the first or a later one
 	for _, l := range s.all {
 		err := pollErr(ctx, readyTimeout, func(ctx context.Context) error {
 			known, err := l.api.regions(ctx)
-			for _, other := range s.all {
-				if r, is := known[other.opts.region]; err == nil && (!is || !r.Status.Reachable) {
-					err = fmt.Errorf("region %s does not reach %s", l.opts.region, other.opts.region)
-				}
+			if err != nil {
+				return err
 			}
-			return err
+			return l.strangerAmong(s.all, known, first)
 		})
-		if err != nil {
+		switch {
+		case err == nil:
+		case first || ctx.Err() != nil:
 			return err
+		default:
+			s.supervisor.trouble("%v; the regions stay up for you to investigate", err)
+		}
+	}
+	return nil
+}
+
+// strangerAmong names a region that this one does not list as connected, of all or of those that it has enabled.
+func (l *laptop) strangerAmong(others []*laptop, known map[string]regionView, all bool) error {
+	for _, other := range others {
+		r, is := known[other.opts.region]
+		if other == l || !all && (!is || r.Status.Disabled) {
+			continue
+		}
+		if !r.connected() {
+			return fmt.Errorf("region %s is not connected with %s", l.opts.region, other.opts.region)
 		}
 	}
 	return nil
