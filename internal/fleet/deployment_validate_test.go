@@ -136,7 +136,7 @@ func TestValidateDeployment(t *testing.T) {
 	}
 }
 
-// S21, S75, S85, S108, S114
+// S21, S75, S85, S107, S108
 func TestDeploymentDefaults(t *testing.T) {
 	t.Parallel()
 	s := fleet.DeploymentSpec{}.WithDefaults()

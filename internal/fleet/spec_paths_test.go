@@ -34,6 +34,10 @@ func TestSpecChangeAt(t *testing.T) {
 		"/process/readiness":            {"/process/readiness", PathNewRuntimeObject},
 		"/process/healthy":              {"/process/healthy", PathNewRuntimeObject},
 		"/recovery/crashSeconds":        {"/recovery/crashSeconds", PathInPlace},
+		"/resources/cpu":                {"/resources/cpu", PathNewRuntimeObject},
+		"/resources/memory":             {"/resources/memory", PathNewRuntimeObject},
+		"/resources/gpus":               {"/resources/gpus", PathNewRuntimeObject},
+		"/replicas/max":                 {"/replicas/max", PathInPlace},
 		"/what/a/later/build/may/bring": {"/what/a/later/build/may/bring", PathNewRuntimeObject},
 	} {
 		require.Equal(t, want, SpecChangeAt(pointer), pointer)

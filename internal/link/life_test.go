@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/link"
 )
 
-// C1, C4, C5, C7, C15, C16, C17, C18, C20, C27, C28, C62, C63: from the first word to the last.
+// C1, C4, C5, C7, C15, C17, C18, C20, C27, C28, C62, C63: from the first word to the last.
 func TestLife(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t)

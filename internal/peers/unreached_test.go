@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/peers"
 )
 
-// M24, X22: what an operator reads while a region does not answer says what is the matter, not what TLS says.
+// X8: what an operator reads while a region does not answer says what is the matter, not what TLS says.
 func TestUnreached(t *testing.T) {
 	t.Parallel()
 	serve := func(t *testing.T, with func(net.Conn)) string {

@@ -60,16 +60,22 @@ func TestCompareSurplus(t *testing.T) {
 	require.Zero(t, m.compare(questions{mesh: m, self: "us"}, "eu").Differed)
 }
 
+// emptied has a region restored to before it had its pools.
+func (m *mesh) emptied(name fleet.RegionName) {
+	m.t.Helper()
+	r := m.regions[name]
+	r.exec(m.t, `CREATE TABLE last AS SELECT min(seq) - 1 AS seq FROM events WHERE kind = 'pool'`)
+	r.exec(m.t, `DELETE FROM objects WHERE kind = 'pool'`)
+	r.exec(m.t, `DELETE FROM events WHERE seq > (SELECT seq FROM last)`)
+	_, err := postgres.RaiseEra(m.t.Context(), r.url, string(name))
+	require.NoError(m.t, err)
+}
+
 // M33: an owner that lost most of its objects does not empty other regions; what it deleted, or the local policy explains, goes.
 func TestCompareCap(t *testing.T) {
 	t.Parallel()
 	m := stand(t, 150)
-	eu := m.regions["eu"]
-	eu.exec(t, `CREATE TABLE last AS SELECT min(seq) - 1 AS seq FROM events WHERE kind = 'pool'`)
-	eu.exec(t, `DELETE FROM objects WHERE kind = 'pool'`)
-	eu.exec(t, `DELETE FROM events WHERE seq > (SELECT seq FROM last)`)
-	_, err := postgres.RaiseEra(t.Context(), eu.url, "eu")
-	require.NoError(t, err)
+	m.emptied("eu")
 	m.ask("us", "eu", false)
 	turn := m.compare(questions{mesh: m, self: "us"}, "eu")
 	require.EqualValues(t, 100, turn.Removed)
@@ -80,6 +86,22 @@ func TestCompareCap(t *testing.T) {
 	m.ask("us", "eu", true)
 	require.EqualValues(t, 50, m.compare(questions{mesh: m, self: "us"}, "eu").Removed)
 	require.Equal(t, m.owed("us"), m.held("us"))
+
+	t.Run("for all pages together", func(t *testing.T) {
+		t.Parallel()
+		m := stand(t, 150)
+		m.emptied("eu")
+		m.ask("us", "eu", false)
+		us := m.regions["us"].store
+		at, _, err := us.BeginSync(t.Context(), fleet.SyncVisit{Peer: "eu", Run: "run"})
+		require.NoError(t, err)
+		const bits = 9 // 512 ranges, of which a page has 128
+		require.NoError(t, us.SplitSync(t.Context(), at, bits, 151))
+		turn := m.compare(questions{mesh: m, self: "us"}, "eu")
+		require.EqualValues(t, 1<<bits, turn.Ranges)
+		require.EqualValues(t, 100, turn.Removed)
+		require.EqualValues(t, 50, turn.Waiting)
+	})
 
 	t.Run("deleted", func(t *testing.T) {
 		t.Parallel()

@@ -107,6 +107,34 @@ func TestHandOverIsCancelled(t *testing.T) {
 	})
 }
 
+// M34, X1: an epoch that a region renounced is never claimed: neither by its entity, which has all that it waited for and does not hear
+// that the hand-over was cancelled, nor by force.
+func TestRenouncedEpochIsNeverClaimed(t *testing.T) {
+	t.Parallel()
+	h := newHanding(t, "eu", "us")
+	h.line("eu", "eu", "us")
+	h.agree("the project is shared")
+	op, err := h.request("eu", "us", false)
+	require.NoError(t, err)
+	h.turn("us has the fence", func() bool { return h.fenced("us") })
+	require.True(t, h.step("us").Waits, "it asks for a comparison")
+	h.turn("us has compared", func() bool {
+		h.compares("us")
+		var compared bool
+		require.NoError(t, h.regions["us"].raw.QueryRow(t.Context(), `SELECT EXISTS (SELECT 1 FROM claim_comparisons c JOIN region_syncs s ON s.peer = c.peer
+			WHERE s.pass >= c.wanted AND s.ended_at IS NOT NULL)`).Scan(&compared))
+		return compared
+	})
+	h.cut("eu", "us", true)
+	h.cancel("eu", op.ID)
+	require.Equal(t, "eu 3", h.owner("eu", "eu", lineKey))
+	h.step("us")
+	require.Equal(t, "eu 1", h.owner("us", "eu", lineKey), "it renounced epoch 2")
+	_, err = h.request("us", "us", true)
+	require.NoError(t, err)
+	require.Equal(t, "us 3", h.owner("us", "eu", lineKey))
+}
+
 // M34, M39: a region that is to own a project, and has not claimed it, does not take a write of it for a new project of that name.
 func TestWriteBeforeTheClaim(t *testing.T) {
 	t.Parallel()

@@ -256,7 +256,7 @@ func (w *keyWorld) settled(n *keyNode, old identity.Key) {
 	require.Equal(w.t, fleet.Unauthenticated, fleet.KindOf(w.report(old)))
 }
 
-// C87, N19, N104: killed or cut off at any step, the node ends with one key, which is new and
+// C87, N104: killed or cut off at any step, the node ends with one key, which is new and
 // the region's.
 func TestRotateKeySurvives(t *testing.T) {
 	t.Parallel()
@@ -315,7 +315,7 @@ func (w *keyWorld) seal(to identity.Key) string {
 	return sealed
 }
 
-// C87, N19: what a thief of the key may do about the change of it.
+// C87: what a thief of the key may do about the change of it.
 func TestRotateKeyRefuses(t *testing.T) {
 	t.Parallel()
 	other := func(t *testing.T) identity.Key {
@@ -399,7 +399,7 @@ func TestRotateKeyRefuses(t *testing.T) {
 	})
 }
 
-// N19: a node that was set back to before its change needs only to be asked once more; one
+// C87: a node that was set back to before its change needs only to be asked once more; one
 // that finds its change taken back goes on by its old key.
 func TestRotateKeyOfNodeSetBack(t *testing.T) {
 	t.Parallel()

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// N19, N20, N66, C84: what a region runs with that is told nothing.
+// N20, N66, C84: what a region runs with that is told nothing.
 func TestDefaultTiming(t *testing.T) {
 	t.Parallel()
 	timing := DefaultTiming()

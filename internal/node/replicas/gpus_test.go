@@ -51,6 +51,20 @@ func computesOn(t *testing.T, pid uint32) []string {
 	return found
 }
 
+// S119: a replica that ended by itself has no GPU any more, also while the region has not taken it off the list.
+func TestGPUsOfWhatEnded(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(o *Options) { o.GPUs = 1 })
+	ends := b.defined(web(func(d *fleet.Definition) {
+		d.Resources.GPUs, d.Command, d.Health = 1, []string{"sh", "-c", "exit 3"}, &fleet.HealthCheck{Type: fleet.HealthNone}
+	}))
+	runs := b.defined(web(func(d *fleet.Definition) { d.Resources.GPUs = 1 }))
+	b.ask(line(first, ends))
+	b.is(first, fleet.PhaseExited, fleet.HealthNotChecked)
+	b.ask(line(first, ends), line(second, runs))
+	require.Contains(t, computesOn(t, b.is(second, fleet.PhaseRunning, fleet.HealthHealthy).GetPid()), "CUDA_VISIBLE_DEVICES=0")
+}
+
 // S119: replicas of one node compute on GPUs of their own, also after its agent was started again.
 func TestOwnGPUs(t *testing.T) {
 	t.Parallel()

@@ -641,7 +641,7 @@ func TestDeploymentEndsOverAnAbsence(t *testing.T) {
 	})
 }
 
-// S48, S114: deadlines by which a node has to say something begin anew when the region is back, also for one
+// S48: deadlines by which a node has to say something begin anew when the region is back, also for one
 // whose stream is not known to have broken.
 func TestDeploymentDeadlinesOverAnAbsence(t *testing.T) {
 	t.Parallel()

@@ -93,6 +93,17 @@ func TestModuleNamespaceOwnership(t *testing.T) {
 	stores.Refused(t, fleet.Conflict, err)
 	end(two)
 	b.opens("four")
+
+	// One of no group has its module namespace alone, and leaves it with its own end.
+	alone := func(r *fleet.Registration) { r.Namespace = "acme.alone" }
+	solo := b.opens("five", alone)
+	for _, change := range [][]func(*fleet.Registration){{alone}, {alone, inGroup("g")}} {
+		_, err = b.Registers("six", append(change, stores.OfIdentity("token:b"))...)
+		stores.Refused(t, fleet.Conflict, err)
+	}
+	end(solo)
+	_, err = b.Registers("six", alone, inGroup("g"), stores.OfIdentity("token:b"))
+	require.NoError(t, err)
 }
 
 // X23: of those that claim a module namespace at once, one gets it.

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
 )
 
-// C87, N19, N92
+// C87: a key that was revoked is of no use any more.
 func TestRevokeNode(t *testing.T) {
 	t.Parallel()
 	t.Run("voids the key for good, and twice is once", func(t *testing.T) {
