@@ -44,6 +44,8 @@
 //
 // Failures:
 //   - agent killed: the guardian keeps running; the next agent finds it by List.
+//   - agent killed, or the caller of Start cut off, before the start has its result: the start goes on under the
+//     lease; Started waits for its result.
 //   - guardian killed: the command dies with it (parent-death signal); the next Start or Stop of the
 //     name kills its other processes, and List reports it as dead.
 //   - guardian hung: List reports it; Stop kills it and then everything of it.

@@ -18,8 +18,9 @@ import (
 )
 
 // Start starts an instance under a new guardian and returns once the command has lived for Run.StartSeconds. It
-// fails with conflict while another guardian has the name. If the command ends earlier, or the context does,
-// nothing stays running; an early exit is apply_failed with the exit code as the reason. Without a lease that
+// fails with conflict while another guardian has the name. If the command ends earlier, nothing stays running; an
+// early exit is apply_failed with the exit code as the reason. If the context ends earlier, the start goes on
+// under the lease, and Started waits for its result; Unleased, nothing stays running. Without a lease that
 // lasts long enough it fails with stale, here and in the guardian itself. The calling process should live on as
 // the guardian's parent, or end: a goroutine waits for the guardian's end.
 func (r *Runtime) Start(ctx context.Context, spec Spec) (Status, error) {
@@ -49,6 +50,31 @@ func (r *Runtime) Start(ctx context.Context, spec Spec) (Status, error) {
 	return st, nil
 }
 
+// Started waits for the result of a start whose caller no longer does, and gives it as Start would. It fails with
+// conflict if no guardian has the name.
+func (r *Runtime) Started(ctx context.Context, name fleet.InstanceName) (Status, error) {
+	dir, err := r.dir(name)
+	if err != nil {
+		return Status{}, err
+	}
+	var asked launch
+	if err := readJSON(filepath.Join(dir, specFile), &asked); err != nil {
+		return Status{}, err
+	}
+	limited, cancel := context.WithTimeout(ctx, asked.startWindow()+r.answerTimeout()+killMargin)
+	defer cancel()
+	answer, err := ask(limited, dir, request{Op: opStart})
+	if err == nil {
+		err = answer.err()
+	} else if ctx.Err() == nil {
+		err = fleet.Errorf(fleet.Conflict, "its guardian did not report the start: %w", err)
+	}
+	if err != nil {
+		return answer.Status, fmt.Errorf("wait for the start of %s: %w", name, err)
+	}
+	return answer.Status, nil
+}
+
 // claim locks the run directory of a name, which a concurrent Remove may delete.
 func claim(dir string) (*os.File, error) {
 	for {
@@ -64,6 +90,9 @@ func claim(dir string) (*os.File, error) {
 }
 
 func (r *Runtime) start(ctx context.Context, dir string, lock *os.File, spec Spec) (Status, error) {
+	if ctx.Err() != nil {
+		return Status{}, errors.Join(fmt.Errorf("start the command: %w", context.Cause(ctx)), lock.Close())
+	}
 	asked := launch{Spec: spec, Backoff: r.Backoff, OutputLimit: r.OutputLimit, Leased: !r.Unleased}
 	if err := writeJSON(filepath.Join(dir, specFile), asked); err != nil {
 		return Status{}, errors.Join(err, lock.Close())
@@ -79,6 +108,9 @@ func (r *Runtime) start(ctx context.Context, dir string, lock *os.File, spec Spe
 	}
 	if err == nil { // refused: it is about to end
 		return answer.Status, errors.Join(answer.err(), g.ended(ctx), abandon(ctx, dir))
+	}
+	if ctx.Err() != nil && !r.Unleased {
+		return Status{}, err
 	}
 	// The guardian gave no result of the start: make sure that nothing runs.
 	killErr := g.cmd.Process.Kill()

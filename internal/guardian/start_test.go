@@ -100,22 +100,13 @@ func TestStart(t *testing.T) {
 			require.Equal(t, fleet.ApplyFailed, fleet.KindOf(<-failed))
 		}
 	})
-	t.Run("leaves nothing when the context ends first", func(t *testing.T) {
+	t.Run("without a lease leaves nothing when the context ends first", func(t *testing.T) {
 		t.Parallel()
-		r := setup(t)
-		spec := shell(t, "echo child=$$; sleep 1000 & wait")
+		r, spec := once(t, "echo child=$$; sleep 1000 & wait")
 		spec.Run.StartSeconds = 1000
-		ctx, cancel := context.WithCancel(t.Context())
-		failed := make(chan error, 1)
-		go func() {
-			_, err := r.Start(ctx, spec)
-			failed <- err
-		}()
-		printedPID(t, r, "child")
-		cancel()
-		require.ErrorIs(t, <-failed, context.Canceled)
+		require.ErrorIs(t, cutOff(t, r, spec), context.Canceled)
 		require.Empty(t, left(t, r))
-		start(t, r, shell(t, "exec sleep 1000"))
+		require.NotEmpty(t, start(t, r, shell(t, "exec sleep 1000")).PID)
 	})
 	t.Run("refuses names that lead out of the root", func(t *testing.T) {
 		t.Parallel()
@@ -124,6 +115,83 @@ func TestStart(t *testing.T) {
 		spec.Instance = "../other"
 		_, err := r.Start(t.Context(), spec)
 		require.Equal(t, fleet.Invalid, fleet.KindOf(err))
+	})
+}
+
+// cutOff starts a command and ends the context once it printed its pid as child.
+func cutOff(t *testing.T, r *Runtime, spec Spec) error {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	failed := make(chan error, 1)
+	go func() { _, err := r.Start(ctx, spec); failed <- err }()
+	printedPID(t, r, "child")
+	cancel()
+	return <-failed
+}
+
+// X13: a start whose caller was cut off goes on under the lease, and never runs twice.
+func TestStarted(t *testing.T) {
+	t.Parallel()
+	begun := func(t *testing.T, script string, window float64) (*Runtime, Status) {
+		t.Helper()
+		r := setup(t)
+		spec := shell(t, "echo child=$$; "+script)
+		spec.Run.StartSeconds = window
+		require.ErrorIs(t, cutOff(t, r, spec), context.Canceled)
+		st, ok, err := r.Status(t.Context(), "line-7")
+		require.NoError(t, err)
+		require.True(t, ok && st.Running)
+		_, err = r.Start(t.Context(), spec)
+		require.Equal(t, fleet.Conflict, fleet.KindOf(err))
+		return r, st
+	}
+	t.Run("gives the result of a start that goes on, and again", func(t *testing.T) {
+		t.Parallel()
+		r, first := begun(t, "exec sleep 1000", 1)
+		require.True(t, first.Starting)
+		for range 2 {
+			st, err := r.Started(t.Context(), "line-7")
+			require.NoError(t, err)
+			require.False(t, st.Starting)
+			require.Equal(t, first.PID, st.PID)
+		}
+		require.Equal(t, 1, strings.Count(printed(t, r, "child"), "child"))
+	})
+	t.Run("fails as the start does when the command ends too early", func(t *testing.T) {
+		t.Parallel()
+		r, first := begun(t, "sleep 1000 & while [ ! -e go ]; do sleep 0.01; done; exit 3", 1000)
+		var asked launch
+		require.NoError(t, readJSON(filepath.Join(r.Root, "line-7", specFile), &asked))
+		failed := make(chan error, 1)
+		go func() { _, err := r.Started(t.Context(), "line-7"); failed <- err }()
+		require.NoError(t, os.WriteFile(filepath.Join(asked.Dir, "go"), nil, 0o600))
+		err := <-failed
+		if fleet.KindOf(err) == fleet.Conflict { // it had ended before it was asked
+			require.ErrorContains(t, err, "did not report")
+		} else {
+			require.Equal(t, fleet.ApplyFailed, fleet.KindOf(err), "%v", err)
+			require.ErrorContains(t, err, "exit code 3")
+		}
+		eventually(t, func() bool { return !runs(t, first.PID) && len(left(t, r)) == 0 }, "it runs on")
+	})
+	t.Run("says that it was stopped", func(t *testing.T) {
+		t.Parallel()
+		r, _ := begun(t, "exec sleep 1000", 1000)
+		stopped := make(chan error, 1)
+		waiting := make(chan error, 1)
+		go func() { _, err := r.Started(t.Context(), "line-7"); waiting <- err }()
+		go func() { stopped <- r.Stop(t.Context(), "line-7") }()
+		require.NoError(t, <-stopped)
+		require.Equal(t, fleet.Conflict, fleet.KindOf(<-waiting))
+		require.Empty(t, left(t, r))
+	})
+	t.Run("the end of the lease ends it", func(t *testing.T) {
+		t.Parallel()
+		r, _ := begun(t, "exec sleep 1000", 1000)
+		require.NoError(t, r.Lease(t.Context(), Lease{Deadline: SinceBoot(), TTL: testTTL}))
+		eventually(t, func() bool { return len(left(t, r)) == 0 }, "it runs on")
+		_, err := r.Started(t.Context(), "line-7")
+		require.Equal(t, fleet.Conflict, fleet.KindOf(err))
 	})
 }
 

@@ -35,6 +35,8 @@ type Status struct {
 	// Reason is ReasonLeaseEnded once a stop for the lease begins, ReasonExited once the command of a Spec with
 	// Once ended by itself, else "".
 	Reason string `json:"reason,omitempty"`
+	// Starting is set until the first process has lived for Run.StartSeconds.
+	Starting bool `json:"starting,omitempty"`
 	// Preparing is set while a command of Spec.PreStart runs.
 	Preparing bool `json:"preparing,omitempty"`
 	// UID is the user of the command, 0 for the guardian's.

@@ -56,6 +56,7 @@ type supervisor struct {
 	forGood bool          // no renewal restarts it
 
 	calls   chan call
+	starts  []call // answered with the result of the start
 	stops   []call // answered at the end
 	ended   chan struct{}
 	serving *server
@@ -72,7 +73,7 @@ func (s *supervisor) guard(ctx context.Context) error {
 	s.timer = time.NewTimer(s.launch.startWindow())
 	s.state.Status = Status{
 		Instance: s.launch.Instance, Labels: s.launch.Labels, Since: s.now(),
-		Guardian: Live, GuardianPID: os.Getpid(), UID: s.launch.UID,
+		Guardian: Live, GuardianPID: os.Getpid(), UID: s.launch.UID, Starting: true,
 	}
 	s.serving = &server{dir: s.dir, calls: s.calls, ended: s.ended, now: s.now, conns: map[net.Conn]bool{}}
 	if err := s.serving.serve(); err != nil {
@@ -204,10 +205,8 @@ func (s *supervisor) onTimer() {
 		if s.onFamily(); s.phase != starting {
 			return
 		}
-		s.phase = running
-		if err := s.ready.say(response{Status: s.state.Status}); err != nil {
-			s.log.Error("report the start", "err", err)
-		}
+		s.phase, s.state.Status.Starting = running, false
+		s.answerStart(response{Status: s.state.Status})
 	case waiting:
 		if !s.family.empty() {
 			s.signalAll(unix.SIGKILL)
@@ -241,12 +240,27 @@ func (s *supervisor) onCall(c call) {
 			s.look()
 		}
 		c.answer <- response{Status: s.state.Status}
+	case opStart:
+		if s.starts = append(s.starts, c); s.phase != starting && !s.forGood {
+			s.answerStart(response{Status: s.state.Status})
+		}
 	case opStop:
 		s.stops, s.forGood = append(s.stops, c), true
 		s.stop(c.request.grace(s.launch.Spec))
 	default:
 		c.answer <- refusal(s.state.Status, fleet.Errorf(fleet.Invalid, "unknown operation %.40q", c.request.Op))
 	}
+}
+
+// answerStart gives the result of the start to the agent that asked for it, and to those that wait for it since.
+func (s *supervisor) answerStart(result response) {
+	if err := s.ready.say(result); err != nil {
+		s.log.Error("report the start", "err", err)
+	}
+	for _, c := range s.starts {
+		c.answer <- result
+	}
+	s.starts = nil
 }
 
 // signal signals the process first, then stores the labels: after a crash in between the agent repeats the
@@ -309,7 +323,7 @@ func (s *supervisor) finish() error {
 	}
 	s.state.Stopped = true
 	st := &s.state.Status
-	st.Running, st.PID = false, 0
+	st.Running, st.PID, st.Starting = false, 0, false
 	if s.forGood {
 		st.Reason = ""
 	}
@@ -320,25 +334,27 @@ func (s *supervisor) finish() error {
 	if err := unlock(s.lock); err != nil { // it ends with the process in any case
 		s.log.Error("release the lock", "err", err)
 	}
+	result, err := s.outcome()
+	s.answerStart(result)
 	for _, c := range s.stops {
 		c.answer <- response{Status: *st}
 	}
 	close(s.ended)
 	s.serving.close()
-	return s.outcome()
+	return err
 }
 
-// outcome is an error only if the start failed; reporting it later is harmless, since the ready pipe answers
-// once.
-func (s *supervisor) outcome() error {
+// outcome is the result of a start that did not succeed; nobody waits for it after one that did. It is an error
+// only if the command ended.
+func (s *supervisor) outcome() (response, error) {
 	if s.failure != "" {
 		err := s.startError()
-		return errors.Join(err, s.ready.say(refusal(s.state.Status, err)))
+		return refusal(s.state.Status, err), err
 	}
 	if s.denied {
-		return s.ready.say(refusal(s.state.Status, errLeaseEnded()))
+		return refusal(s.state.Status, errLeaseEnded()), nil
 	}
-	return s.ready.say(refusal(s.state.Status, fleet.Errorf(fleet.Conflict, "stopped while it was starting")))
+	return refusal(s.state.Status, fleet.Errorf(fleet.Conflict, "stopped while it was starting")), nil
 }
 
 func (s *supervisor) startError() error {

@@ -13,6 +13,7 @@ const (
 	opStop   = "stop"
 	opSignal = "signal"
 	opLease  = "lease" // read the lease now
+	opStart  = "start" // wait for the result of the start
 )
 
 // maxMessage bounds what either side reads of the other.

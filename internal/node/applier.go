@@ -21,8 +21,11 @@ type runtime interface {
 	List(ctx context.Context) ([]guardian.Status, error)
 	// Status gives the status of one instance; ok is false if List has none.
 	Status(ctx context.Context, name fleet.InstanceName) (guardian.Status, bool, error)
-	// Start returns once the command counts as started; an earlier exit is apply_failed.
+	// Start returns once the command counts as started; an earlier exit is apply_failed. If the context ends
+	// earlier, the start goes on as long as the lease.
 	Start(ctx context.Context, spec guardian.Spec) (guardian.Status, error)
+	// Started waits for the result of a start that goes on without its caller, and gives it as Start does.
+	Started(ctx context.Context, name fleet.InstanceName) (guardian.Status, error)
 	// Stop returns when nothing of the name is left, nil also if nothing was there.
 	Stop(ctx context.Context, name fleet.InstanceName) error
 	// Remove deletes what is left of a stopped name, including its output; nil also if nothing was there.
@@ -85,6 +88,9 @@ type ApplierOptions struct {
 	Failpoint func(name string)
 	// SettleEvery is the interval of the sweep that compares what runs with the store (default 10 s).
 	SettleEvery time.Duration
+	// ClaimLimit is how long a start that was cut off waits for the next attempt once the region has closed its
+	// delivery (default 10 s).
+	ClaimLimit time.Duration
 	// CollectEvery is how long unreferenced content may stay, so that many deliveries share one collection
 	// (default 5 s).
 	CollectEvery time.Duration
@@ -99,10 +105,12 @@ type Applier struct {
 	bodies   keyedLocks
 	settle   chan struct{} // a role changed: settle all
 	garbage  chan struct{} // contents may be unreferenced
+	unsure   chan struct{} // a start that was cut off may be due
 
 	mu      sync.Mutex
 	reasons map[fleet.InstanceName]string
 	stopped map[fleet.InstanceName]fleet.Version // what the region has already deleted or disabled
+	cut     map[fleet.InstanceName]cutStart      // what waits for its next attempt
 }
 
 // NewApplier makes an applier; call Recover before the first Apply.
@@ -136,8 +144,10 @@ func NewApplier(opt ApplierOptions) *Applier {
 		files:   &projection{root: filepath.Join(opt.Dir, "instances"), store: opt.Store},
 		settle:  make(chan struct{}, 1),
 		garbage: make(chan struct{}, 1),
+		unsure:  make(chan struct{}, 1),
 		reasons: map[fleet.InstanceName]string{},
 		stopped: map[fleet.InstanceName]fleet.Version{},
+		cut:     map[fleet.InstanceName]cutStart{},
 	}
 }
 
@@ -308,6 +318,9 @@ func (a *Applier) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-a.settle:
+		case <-a.unsure:
+			a.checkCut(ctx)
+			continue
 		case <-tick.C:
 			if ticks++; ticks%wholeEvery != 0 {
 				held = a.uneasy

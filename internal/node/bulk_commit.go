@@ -279,7 +279,7 @@ func (b *bulk) leave(t *taking) {
 		t.resp, t.err = b.lanes.leave(t.cmd.Instance, t.job, t.resp, t.err)
 		return
 	}
-	t.job.cancel()
+	t.job.cancel(nil)
 	_, _ = b.lanes.leave(t.cmd.Instance, t.job, t.resp, context.Canceled) // Apply finds out what is newer
 }
 

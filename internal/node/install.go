@@ -66,7 +66,7 @@ func (a *Applier) install(ctx context.Context, cmd fleet.RefreshDeploymentComman
 		return fetched, err
 	}
 	if cmd.Role == fleet.RoleActive {
-		return fetched, a.switchOver(ctx, attempt, progress)
+		return fetched, a.switchOver(ctx, cmd, attempt, progress)
 	}
 	return fetched, a.settleOne(ctx, cmd.Instance) // stops what it still ran as the active
 }
@@ -159,8 +159,9 @@ func attemptOf(cmd fleet.RefreshDeploymentCommand) sqlite.Attempt {
 }
 
 // switchOver starts a staged revision next to the store's current one and then switches. After an error in
-// between it restores the current one.
-func (a *Applier) switchOver(ctx context.Context, attempt sqlite.Attempt, progress Progress) error {
+// between it restores the current one, unless the start goes on for the next attempt.
+func (a *Applier) switchOver(ctx context.Context, cmd fleet.RefreshDeploymentCommand, attempt sqlite.Attempt, progress Progress) error {
+	a.claimed(attempt.Instance)
 	a.opt.Failpoint("before_start")
 	progress(PhaseStarting, 0, 0)
 	slot := sqlite.Slot{Revision: attempt.Revision, Run: attempt.Run, Epoch: attempt.Right.Epoch}
@@ -172,6 +173,10 @@ func (a *Applier) switchOver(ctx context.Context, attempt sqlite.Attempt, progre
 		err = a.promote(ctx, attempt)
 	}
 	if err != nil {
+		if ctx.Err() != nil && a.goesOn(context.WithoutCancel(ctx), attempt, context.Cause(ctx)) {
+			a.leaveStart(cmd)
+			return err
+		}
 		return a.restore(ctx, attempt, err)
 	}
 	a.opt.Failpoint("after_switch")

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -19,7 +20,7 @@ type lanes struct {
 // job needs its result.
 type job struct {
 	cmd    *fleet.RefreshDeploymentCommand
-	cancel context.CancelFunc
+	cancel context.CancelCauseFunc
 	ended  func() error // of its context
 	done   chan struct{}
 
@@ -89,7 +90,7 @@ func (l *lanes) take(ctx context.Context, name fleet.InstanceName, cmd *fleet.Re
 	if l.busy == nil {
 		l.busy = map[fleet.InstanceName]*job{}
 	}
-	jobCtx, cancel := context.WithCancel(ctx)
+	jobCtx, cancel := context.WithCancelCause(ctx)
 	mine := &job{cmd: cmd, cancel: cancel, ended: jobCtx.Err, done: make(chan struct{})}
 	l.busy[name] = mine
 	return mine, jobCtx
@@ -114,13 +115,20 @@ func (j *job) meet(cmd *fleet.RefreshDeploymentCommand) (joins bool, err error) 
 	case order == 0 && cmd.Epoch == j.cmd.Epoch && cmd.Role == j.cmd.Role:
 		return true, nil
 	}
-	j.overrule(fmt.Sprintf("superseded by revision %d", cmd.Revision.Version.Revision))
+	cause := context.Canceled
+	if order > 0 {
+		cause = errNewer
+	}
+	j.overrule(fmt.Sprintf("superseded by revision %d", cmd.Revision.Version.Revision), cause)
 	return false, nil
 }
 
-func (j *job) overrule(why string) {
+// errNewer is the cause that ends the context of a job when a newer revision arrives.
+var errNewer = errors.New("a newer revision arrived")
+
+func (j *job) overrule(why string, cause error) {
 	j.overruled = why
-	j.cancel()
+	j.cancel(cause)
 }
 
 // revoke cancels the commands that a test picks.
@@ -129,7 +137,7 @@ func (l *lanes) revoke(passed func(*fleet.RefreshDeploymentCommand) bool) {
 	defer l.mu.Unlock()
 	for _, j := range l.busy {
 		if j.cmd != nil && j.overruled == "" && passed(j.cmd) {
-			j.overrule("the node's role or lease changed")
+			j.overrule("the node's role or lease changed", context.Canceled)
 		}
 	}
 }
@@ -163,7 +171,7 @@ func (l *lanes) leave(name fleet.InstanceName, j *job, resp fleet.DeploymentStat
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	j.abandoned = err != nil && j.overruled == "" && j.ended() != nil
-	j.cancel()
+	j.cancel(nil)
 	if err != nil && j.overruled != "" {
 		err = &fleet.Error{Kind: fleet.Stale, Message: j.overruled, Err: err}
 	}

@@ -132,8 +132,8 @@ func (a *Applier) settleOne(ctx context.Context, name fleet.InstanceName) error 
 	if err != nil {
 		return err
 	}
-	held, err := a.resolve(ctx, name, meta)
-	if err != nil {
+	held, waits, err := a.resolve(ctx, name, meta)
+	if err != nil || waits {
 		return err
 	}
 	if err := a.conform(ctx, held, meta); err != nil {
@@ -144,30 +144,34 @@ func (a *Applier) settleOne(ctx context.Context, name fleet.InstanceName) error 
 	return nil
 }
 
-// resolve ends a half-done switch: forward if the staged revision already runs (or has nothing to run, which
-// cannot fail), else back. Under an outdated right it goes back too: the new right decides what the site holds.
-func (a *Applier) resolve(ctx context.Context, name fleet.InstanceName, meta sqlite.Meta) (sqlite.Instance, error) {
-	held, err := a.opt.Store.Instance(ctx, name)
+// resolve ends a half-done switch as courseOf decides. While a start waits, waits is true, and the name is not
+// touched.
+func (a *Applier) resolve(ctx context.Context, name fleet.InstanceName, meta sqlite.Meta) (held sqlite.Instance, waits bool, err error) {
+	held, err = a.opt.Store.Instance(ctx, name)
 	if err != nil || held.Staged == nil {
-		return held, err
+		a.claimed(name)
+		return held, false, err
 	}
-	seen, err := a.look(ctx, name)
+	then, err := a.courseOfHeld(ctx, held, meta)
 	if err != nil {
-		return held, err
+		return held, false, err
 	}
-	staged := *held.Staged
-	attempt := sqlite.Attempt{Instance: name, Revision: staged.Revision, Run: staged.Run, Right: meta.Right}
-	inForce := meta.Right == sqlite.Right{Role: fleet.RoleActive, Epoch: staged.Epoch} && a.opt.MayRun()
-	if inForce && (!needsProcess(staged) || seen != nil && seen.Running && runs(seen, staged)) {
+	attempt := sqlite.Attempt{Instance: name, Revision: held.Staged.Revision, Run: held.Staged.Run, Right: meta.Right}
+	switch then {
+	case courseWait:
+		a.checkCutSoon()
+		return held, true, nil
+	case courseForward:
 		err = a.opt.Store.Promote(ctx, attempt)
-	} else {
+	case courseBack:
 		err = a.retreat(ctx, attempt)
 	}
 	if err != nil {
-		return held, err
+		return held, false, err
 	}
 	a.opt.Changed(name)
-	return a.opt.Store.Instance(ctx, name)
+	held, err = a.opt.Store.Instance(ctx, name)
+	return held, false, err
 }
 
 // conform starts, stops and projects the current slot as the node's role requires.
@@ -229,10 +233,15 @@ func (a *Applier) bring(ctx context.Context, name fleet.InstanceName, slot sqlit
 	want.Epoch = meta.Epoch // a process keeps the epoch that it was started with
 	switch {
 	case live(seen) && runs(seen, slot) && (seen.Running || seen.Labels.Version == slot.Version):
+		if err := a.awaitStart(ctx, seen); err != nil {
+			return err
+		}
 		return a.files.ensure(ctx, name, slot.Content, seen.UID) // it keeps the user that it was started as
 	case live(seen) && seen.Labels.RunHash == slot.RunHash && run.OnChange == fleet.OnChangeSignal:
-		if told, err := a.signal(ctx, slot, guardian.Spec{Instance: name, Run: run, Labels: want, Confinement: guardian.Confinement{UID: seen.UID}}); told || err != nil {
+		if told, err := a.signal(ctx, slot, guardian.Spec{Instance: name, Run: run, Labels: want, Confinement: guardian.Confinement{UID: seen.UID}}); err != nil {
 			return err
+		} else if told {
+			return a.awaitStart(ctx, seen)
 		}
 	}
 	confined, err := a.confinement(section.Project)
@@ -240,6 +249,17 @@ func (a *Applier) bring(ctx context.Context, name fleet.InstanceName, slot sqlit
 		return err
 	}
 	return a.restart(ctx, seen, slot, guardian.Spec{Instance: name, Run: run, Labels: want, Confinement: confined})
+}
+
+// awaitStart waits for the result of a start that an earlier attempt began.
+func (a *Applier) awaitStart(ctx context.Context, seen *guardian.Status) error {
+	if !seen.Starting {
+		return nil
+	}
+	if _, err := a.opt.Runtime.Started(ctx, seen.Instance); err != nil {
+		return fmt.Errorf("start instance: %w", err)
+	}
+	return nil
 }
 
 // signal notifies a running command of its new config. A command that cannot be notified is restarted.

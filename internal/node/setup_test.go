@@ -41,9 +41,11 @@ func hashOf(data []byte) fleet.Hash {
 
 // fakeRuntime runs instances in memory. It outlives appliers, as guardians do.
 type fakeRuntime struct {
-	onStart  func(ctx context.Context, spec guardian.Spec) error
-	onStop   func(name fleet.InstanceName) error
-	onSignal func(name fleet.InstanceName) error
+	onStart   func(ctx context.Context, spec guardian.Spec) error
+	onBegun   func(ctx context.Context, spec guardian.Spec) error // once the command runs
+	onStarted func(ctx context.Context, name fleet.InstanceName) error
+	onStop    func(name fleet.InstanceName) error
+	onSignal  func(name fleet.InstanceName) error
 
 	mu      sync.Mutex
 	running map[fleet.InstanceName]guardian.Status
@@ -92,6 +94,35 @@ func (f *fakeRuntime) Start(ctx context.Context, spec guardian.Spec) (guardian.S
 	f.note("start %s %d", spec.Instance, spec.Labels.Version.Revision)
 	st := guardian.Status{Instance: spec.Instance, Labels: spec.Labels, Running: true, Guardian: guardian.Live, UID: spec.UID}
 	f.running[spec.Instance], f.specs[spec.Instance] = st, spec
+	if f.onBegun != nil {
+		f.mu.Unlock()
+		err := f.onBegun(ctx, spec)
+		f.mu.Lock()
+		return st, err
+	}
+	return st, nil
+}
+
+// starting changes whether the start of a name still waits for its result.
+func (f *fakeRuntime) starting(name fleet.InstanceName, is bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	st := f.running[name]
+	st.Starting = is
+	f.running[name] = st
+}
+
+func (f *fakeRuntime) Started(ctx context.Context, name fleet.InstanceName) (guardian.Status, error) {
+	if f.onStarted != nil {
+		if err := f.onStarted(ctx, name); err != nil {
+			return guardian.Status{}, err
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	st := f.running[name]
+	st.Starting = false
+	f.running[name] = st
 	return st, nil
 }
 
