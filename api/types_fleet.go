@@ -16,6 +16,7 @@ type FleetPut struct {
 	Waves            []FleetWave       `json:"waves,omitempty" doc:"taken in order; what none names comes in a last one"`
 	SuccessThreshold float64           `json:"successThreshold,omitempty" doc:"percentage of a wave that must succeed before the next begins; 100 less errorThreshold by default"`
 	ErrorThreshold   float64           `json:"errorThreshold,omitempty" doc:"percentage of a wave that may fail; one more stops the change"`
+	MinRunSeconds    *int64            `json:"minRunSeconds,omitempty" doc:"how long the commands that a wave started must run before it ends; one that exits has failed. 10 by default, at most half of deadlineSeconds; 0 waits for nothing"`
 	Windows          []Window          `json:"windows,omitempty" doc:"when sites may switch; outside of them a change is fetched and waits"`
 	BatchSize        int               `json:"batchSize,omitempty" doc:"instances in one delivery, at most 1000, which is the default"`
 	SitesAtOnce      int               `json:"sitesAtOnce,omitempty" doc:"sites that are delivered to at the same time, 4 by default, at most 64"`

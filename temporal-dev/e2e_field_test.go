@@ -31,6 +31,7 @@ type field struct {
 type fieldOptions struct {
 	running    int    // so many of each site run a command that must never run twice
 	broken     string // a file without which no command starts with version 2
+	exits      bool   // with version 2 every command ends after a second
 	template   bool   // the versions are generations of a template
 	durability fleet.Durability
 }
@@ -84,6 +85,9 @@ func (f *field) declared(t *testing.T, key fleet.ObjectKey, i int) api.InstanceP
 			put.Run.Env["MENDED"] = f.broken
 			put.Run.Command[2] = `grep -q '"version":2' "$HOLDFAST_CONFIG" && [ ! -e "$MENDED" ] && exit 1` + "\n" + witnessScript
 		}
+		if f.exits {
+			put.Run.Command[2] = `grep -q '"version":2' "$HOLDFAST_CONFIG" && { sleep 1; exit 3; }` + "\n" + witnessScript
+		}
 		f.witnesses[key] = w
 	}
 	return put
@@ -134,6 +138,9 @@ func (f *field) again(in api.FleetPut) api.FleetPut {
 		in.Change.Patch = fmt.Appendf(nil, `{"version":%d}`, f.version)
 	}
 	in.Selector.Labels = map[string]string{"field": f.name}
+	if in.MinRunSeconds == nil { // waves that wait are the subject of one test
+		in.MinRunSeconds = new(int64)
+	}
 	return in
 }
 

@@ -191,7 +191,7 @@ func (r *random) spec(i int) api.InstancePut {
 
 // fleetPut changes the instances of the line, or those of the template, in two waves.
 func (r *random) fleetPut(i int) api.FleetPut {
-	put := api.FleetPut{ErrorThreshold: 100, BatchSize: 2, Waves: []fleet.FleetWave{{Percent: 50}}}
+	put := api.FleetPut{ErrorThreshold: 100, BatchSize: 2, Waves: []fleet.FleetWave{{Percent: 50}}, MinRunSeconds: new(int64)}
 	if i%2 == 0 {
 		put.Change.Patch = fmt.Appendf(nil, `{"fleet":%d}`, r.body)
 		put.Selector.Labels = map[string]string{"line": "a"}

@@ -79,6 +79,7 @@ var fleetRules = []struct {
 	{"under_way", sitesBusy, waitWindow},
 	{"window", outsideWindows, waitWindow},
 	{"other_batches", waveOpen, waitPoll},
+	{"proving", waveProving, waitProven},
 	{"retried", othersLeft, stopRetried},
 	{"success_threshold", tooFewGood, stopAtSuccess},
 	{"last_wave", lastWave, finishFleet},
@@ -108,6 +109,7 @@ func siteBroken(c fleetCase) bool     { return c.run.Broken != "" }
 func siteReady(c fleetCase) bool      { return len(readySites(c)) > 0 }
 func sitesBusy(c fleetCase) bool      { return len(c.run.InFlight) > 0 }
 func waveOpen(c fleetCase) bool       { return !c.seen.Counts.Over() }
+func waveProving(c fleetCase) bool    { return c.seen.Proving > 0 }
 func lastWave(c fleetCase) bool       { return c.seen.Wave >= c.seen.Waves }
 func othersLeft(c fleetCase) bool     { return untried(c) > 0 }
 func lastOfRetry(c fleetCase) bool    { return c.seen.Wave >= c.seen.Until }
@@ -219,6 +221,16 @@ func waitDeadline(c fleetCase) FleetAction { return FleetAction{Do: FleetWait, U
 
 func waitPoll(c fleetCase) FleetAction {
 	return FleetAction{Do: FleetWait, Until: c.seen.At.Add(fleetPoll)}
+}
+
+// waitProven looks again when the next command may have run for long enough, and often enough that one that exits stops
+// the run early.
+func waitProven(c fleetCase) FleetAction {
+	a := FleetAction{Do: FleetWait, Until: c.seen.At.Add(fleetPoll)}
+	if c.seen.ProvenAt.After(c.seen.At) && c.seen.ProvenAt.Before(a.Until) {
+		a.Until = c.seen.ProvenAt
+	}
+	return a
 }
 
 // waitWindow waits for the first window to open, also while other sites are under way.

@@ -58,6 +58,10 @@ func failedTargets(n int) fleetChange {
 	}
 }
 
+func proving(n int) fleetChange {
+	return func(s *fleet.FleetSeen, _ *decide.FleetRun) { s.Proving, s.ProvenAt = n, fleetNow.Add(3*time.Second) }
+}
+
 func busy(sites ...fleet.SiteName) fleetChange {
 	return func(_ *fleet.FleetSeen, r *decide.FleetRun) { r.InFlight = sites }
 }
@@ -88,6 +92,11 @@ func TestFleet(t *testing.T) {
 		{"sites that work", []fleetChange{waiting("a", 3), busy("a")}, "under_way", decide.FleetWait},
 		{"a site that ends its last batch", []fleetChange{busy("a")}, "under_way", decide.FleetWait},
 		{"batches of a run before", []fleetChange{seenAs(func(s *fleet.FleetSeen) { s.Counts.Delivering = 1 })}, "other_batches", decide.FleetWait},
+		{"commands that have not run for long enough", []fleetChange{proving(3)}, "proving", decide.FleetWait},
+		{"such commands of the last wave", []fleetChange{proving(3), last}, "proving", decide.FleetWait},
+		{"such commands of a retry", []fleetChange{proving(3), seenAs(func(s *fleet.FleetSeen) { s.Until = 2 })}, "proving", decide.FleetWait},
+		{"such commands, and one that exited", []fleetChange{proving(3), failedTargets(1)}, "error_threshold", decide.FleetStop},
+		{"such commands, and sites with work", []fleetChange{proving(3), waiting("a", 3)}, "deliver", decide.FleetDeliver},
 		{"one failed", []fleetChange{failedTargets(1)}, "error_threshold", decide.FleetStop},
 		{"one failed in the last wave", []fleetChange{failedTargets(1), last}, "error_threshold", decide.FleetStop},
 		{"one failed while others are delivered", []fleetChange{failedTargets(1), waiting("b", 2), busy("a")}, "error_threshold", decide.FleetWait},
@@ -139,6 +148,13 @@ func TestFleet(t *testing.T) {
 		t.Parallel()
 		a := decide.Fleet(aFleet(seenAs(func(s *fleet.FleetSeen) { s.Counts.Delivering = 1 })))
 		require.Equal(t, fleetNow.Add(5*time.Second), a.Until)
+	})
+	t.Run("looks again when commands may have run for long enough, and often meanwhile", func(t *testing.T) {
+		t.Parallel()
+		for at, until := range map[time.Duration]time.Duration{3 * time.Second: 3 * time.Second, time.Minute: 5 * time.Second, -time.Second: 5 * time.Second} {
+			a := decide.Fleet(aFleet(proving(1), seenAs(func(s *fleet.FleetSeen) { s.ProvenAt = fleetNow.Add(at) })))
+			require.Equal(t, fleetNow.Add(until), a.Until)
+		}
 	})
 	t.Run("begins nowhere without work", func(t *testing.T) {
 		t.Parallel()
@@ -205,7 +221,7 @@ func TestFleetIsSafe(t *testing.T) {
 				}
 			}
 			c.Total = c.Succeeded + c.Failed + c.Delivering + c.Waiting + c.Staged
-			s.Counts = c
+			s.Counts, s.Proving = c, rapid.IntRange(0, c.Succeeded).Draw(t, "proving")
 		})
 		a := decide.Fleet(s, r)
 		failed := float64(s.Counts.Failed)*100 > s.ErrorThreshold*float64(s.Counts.Total)
@@ -215,6 +231,7 @@ func TestFleetIsSafe(t *testing.T) {
 		switch a.Do {
 		case decide.FleetAdvance, decide.FleetFinish:
 			require.True(t, s.Counts.Over() && len(r.InFlight) == 0)
+			require.Zero(t, s.Proving, "commands have not run for long enough")
 			require.GreaterOrEqual(t, float64(s.Counts.Good())*100, s.SuccessThreshold*float64(s.Counts.Total))
 		case decide.FleetDeliver:
 			require.NotEmpty(t, a.Sites)

@@ -18,6 +18,7 @@ func Fleet(put api.FleetPut, patch []byte) (fleet.FleetSpec, error) {
 		},
 		Selector: put.Selector, Waves: put.Waves, SuccessThreshold: put.SuccessThreshold, ErrorThreshold: put.ErrorThreshold,
 		Windows: put.Windows, BatchSize: put.BatchSize, SitesAtOnce: put.SitesAtOnce, DeadlineSeconds: put.DeadlineSeconds,
+		MinRunSeconds: put.MinRunSeconds,
 	}.WithDefaults()
 	if patch != nil {
 		spec.Change.Patch = &fleet.Content{Kind: fleet.ContentJSON}

@@ -38,6 +38,9 @@ type FleetSpec struct {
 	// ErrorThreshold is the percentage of a wave's instances that may fail; one more stops the
 	// change at once (default 0).
 	ErrorThreshold float64 `json:"errorThreshold"`
+	// MinRunSeconds is how long the commands that a wave started must run before it ends (default 10, at most half of
+	// DeadlineSeconds; 0 waits for nothing).
+	MinRunSeconds *int64 `json:"minRunSeconds,omitempty"`
 	// Windows say when sites may switch: outside of them a change is fetched and waits (N100).
 	Windows []Window `json:"windows,omitempty"`
 	// BatchSize is how many instances go in one delivery (default and limit 1000).
@@ -89,6 +92,8 @@ const (
 	MaxFleetSites        = 1000
 	DefaultFleetDeadline = 24 * time.Hour
 	MaxFleetDeadline     = 90 * 24 * time.Hour
+	DefaultFleetMinRun   = 10 * time.Second
+	MaxFleetMinRun       = time.Hour
 )
 
 // WithDefaults fills in omitted values.
@@ -105,6 +110,9 @@ func (s FleetSpec) WithDefaults() FleetSpec {
 	if s.DeadlineSeconds == 0 {
 		s.DeadlineSeconds = int64(DefaultFleetDeadline / time.Second)
 	}
+	if s.MinRunSeconds == nil {
+		s.MinRunSeconds = new(min(int64(DefaultFleetMinRun/time.Second), s.DeadlineSeconds/2))
+	}
 	waves := make([]FleetWave, len(s.Waves))
 	for i, w := range s.Waves {
 		if w.Percent == 0 {
@@ -120,6 +128,14 @@ func (s FleetSpec) WithDefaults() FleetSpec {
 
 // Deadline is how long the whole change may take.
 func (s FleetSpec) Deadline() time.Duration { return time.Duration(s.DeadlineSeconds) * time.Second }
+
+// MinRun is how long the commands that a wave started must run; 0 for a run of a version without it.
+func (s FleetSpec) MinRun() time.Duration {
+	if s.MinRunSeconds == nil {
+		return 0
+	}
+	return time.Duration(*s.MinRunSeconds) * time.Second
+}
 
 // Validate checks a spec with its defaults, without the region's other objects. The caller checks time zones.
 func (s FleetSpec) Validate() error {
@@ -186,6 +202,12 @@ func (s FleetSpec) validateBounds() error {
 	case s.DeadlineSeconds < 1 || s.DeadlineSeconds > int64(MaxFleetDeadline/time.Second):
 		return Errorf(Invalid, "invalid deadline of %d s", s.DeadlineSeconds).At("/deadlineSeconds").
 			WithHint(fmt.Sprintf("use 1 to %d", int64(MaxFleetDeadline/time.Second)))
+	case s.MinRun() < 0 || s.MinRun() > MaxFleetMinRun:
+		return Errorf(Invalid, "invalid minimum run time of %d s", *s.MinRunSeconds).At("/minRunSeconds").
+			WithHint(fmt.Sprintf("use 0 to %d", int64(MaxFleetMinRun/time.Second)))
+	case s.MinRun() >= s.Deadline():
+		return Errorf(Invalid, "a minimum run time of %d s does not fit into the deadline of %d s", *s.MinRunSeconds, s.DeadlineSeconds).
+			At("/minRunSeconds").WithHint("use less than deadlineSeconds")
 	}
 	return nil
 }

@@ -214,10 +214,41 @@ type FleetSeen struct {
 	// before. Those never tried count only in Total, and wait for a resume.
 	Counts FleetCounts     `json:"counts"`
 	Sites  []FleetSiteSeen `json:"sites,omitempty"`
+	// Proving counts the commands that the wave started and that have not run for the spec's MinRunSeconds yet; none
+	// of them has before ProvenAt.
+	Proving  int       `json:"proving,omitempty"`
+	ProvenAt time.Time `json:"provenAt,omitzero"`
 	// Asked counts open operations, Untold ended ones whose door has not been notified.
 	Asked  int `json:"asked,omitempty"`
 	Untold int `json:"untold,omitempty"`
 }
+
+// FleetStartSeen is an instance that a wave delivered to, as its site's active node reports it.
+type FleetStartSeen struct {
+	Site     SiteName
+	Instance InstanceName
+	// Since is when the node reported that it had applied the revision.
+	Since time.Time
+	// Runs is set if the revision has a command that should run.
+	Runs bool
+	// Replaced is set if the node holds a newer revision, Current if it holds this one.
+	Replaced, Current bool
+	Running           bool
+	// Exits counts how often the command has ended by itself, ExitsBefore how often it had at Since. LastExit is how it
+	// ended last.
+	Exits, ExitsBefore int
+	LastExit           string
+	// Node is the active node, "" without one, Looked when it last compared its reports with what runs.
+	Node   NodeName
+	Looked time.Time
+}
+
+// FleetExited and FleetNotRunning are the reasons of an instance whose command did not run for as long as its fleet
+// change requires: it ended, or its node did not report that it runs.
+const (
+	FleetExited     = "exited"
+	FleetNotRunning = "not_running"
+)
 
 // FleetVisit is one visit of a fleet change's entity: it attaches the run, and takes over the operations and the
 // outbox rows.

@@ -36,6 +36,7 @@ func TestFleetSpec(t *testing.T) {
 		})
 	}
 	sites := func(all []fleet.SiteName) error { return spec(func(s *fleet.FleetSpec) { s.Selector.Sites = all }) }
+	minRun := func(n int64) error { return spec(func(s *fleet.FleetSpec) { s.MinRunSeconds = &n }) }
 	longest := int64(90 * 24 * 3600)
 	var refused *fleet.Error
 	require.ErrorAs(t, spec(func(s *fleet.FleetSpec) { s.DeadlineSeconds = longest + 1 }), &refused)
@@ -63,7 +64,10 @@ func TestFleetSpec(t *testing.T) {
 		{"sites at once", spec(func(s *fleet.FleetSpec) { s.SitesAtOnce = 64 }), spec(func(s *fleet.FleetSpec) { s.SitesAtOnce = 65 })},
 		{"one site at once", spec(func(s *fleet.FleetSpec) { s.SitesAtOnce = 1 }), spec(func(s *fleet.FleetSpec) { s.SitesAtOnce = 0 })},
 		{"deadline", spec(func(s *fleet.FleetSpec) { s.DeadlineSeconds = longest }), spec(func(s *fleet.FleetSpec) { s.DeadlineSeconds = longest + 1 })},
-		{"shortest deadline", spec(func(s *fleet.FleetSpec) { s.DeadlineSeconds = 1 }), spec(func(s *fleet.FleetSpec) { s.DeadlineSeconds = 0 })},
+		{"shortest deadline", spec(func(s *fleet.FleetSpec) { s.DeadlineSeconds, s.MinRunSeconds = 1, new(int64) }), spec(func(s *fleet.FleetSpec) { s.DeadlineSeconds, s.MinRunSeconds = 0, new(int64) })},
+		{"no run time", minRun(0), minRun(-1)},
+		{"run time", minRun(3600), minRun(3601)},
+		{"a run time within the deadline", spec(func(s *fleet.FleetSpec) { s.DeadlineSeconds = 11 }), spec(func(s *fleet.FleetSpec) { s.DeadlineSeconds = 10 })},
 		{"windows", windows(100), windows(101)},
 		{"sites of a window", window(fleet.Window{From: "00:00", To: "23:59", Sites: []fleet.SiteName{"a"}}), window(fleet.Window{From: "00:00", To: "23:59", Sites: []fleet.SiteName{"A"}})},
 		{"a day", window(fleet.Window{From: "00:00", To: "23:59", Days: []string{"sun"}}), window(fleet.Window{From: "00:00", To: "23:59", Days: []string{"Sun"}})},
@@ -77,11 +81,14 @@ func TestFleetSpecDefaults(t *testing.T) {
 	all := fleet.FleetSpec{ErrorThreshold: 20, Waves: []fleet.FleetWave{{}, {Percent: 5}}}.WithDefaults()
 	require.Equal(t, fleet.FleetSpec{
 		ErrorThreshold: 20, SuccessThreshold: 80, Waves: []fleet.FleetWave{{Percent: 100}, {Percent: 5}},
-		BatchSize: fleet.MaxBatchItems, SitesAtOnce: 4, DeadlineSeconds: 86400,
+		BatchSize: fleet.MaxBatchItems, SitesAtOnce: 4, DeadlineSeconds: 86400, MinRunSeconds: new(int64(10)),
 	}, all)
+	require.Equal(t, 10*time.Second, all.MinRun())
+	require.Zero(t, fleet.FleetSpec{}.MinRun(), "of a run that was stored without it")
+	require.Equal(t, 3*time.Second, fleet.FleetSpec{DeadlineSeconds: 7}.WithDefaults().MinRun(), "no declared deadline becomes invalid")
 	require.Equal(t, 24*time.Hour, all.Deadline())
 	require.Equal(t, all, all.WithDefaults())
-	given := fleet.FleetSpec{ErrorThreshold: 1, SuccessThreshold: 2, BatchSize: 3, SitesAtOnce: 4, DeadlineSeconds: 5}
+	given := fleet.FleetSpec{ErrorThreshold: 1, SuccessThreshold: 2, BatchSize: 3, SitesAtOnce: 4, DeadlineSeconds: 5, MinRunSeconds: new(int64)}
 	require.Equal(t, given, given.WithDefaults())
 	require.Nil(t, given.WithDefaults().Waves)
 	require.Empty(t, given.Bodies())

@@ -41,6 +41,9 @@ type Held struct {
 	// Known is false if the node never had the name.
 	Known   bool `json:"known"`
 	Running bool `json:"running"`
+	// Exits counts how often the command has ended by itself since it was started, LastExit is how it ended last.
+	Exits    int    `json:"exits,omitempty"`
+	LastExit string `json:"lastExit,omitempty"`
 }
 
 // DeploymentStatusResponse is a node's answer to a notify that it carried out.

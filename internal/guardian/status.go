@@ -46,3 +46,11 @@ type Status struct {
 	Guardian    Health    `json:"guardian"`
 	GuardianPID int       `json:"guardianPid"`
 }
+
+// Exits counts how often the command has ended by itself since its guardian started it.
+func (s Status) Exits() int {
+	if s.Running || s.LastExit == "" {
+		return s.Restarts
+	}
+	return s.Restarts + 1
+}

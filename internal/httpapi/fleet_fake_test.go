@@ -24,6 +24,7 @@ type fleetFake struct {
 	started    func(w postgres.Write) (postgres.Started, error)
 	run        *fleets.FleetRun
 	staged     []fleet.SiteName // at which it waits for a window
+	proving    int
 	runs       func(before int64, limit int32) []fleets.FleetRun
 	targets    func(f fleets.FleetTargetFilter) []fleets.FleetTargetView
 	objects    map[string]fleet.Object
@@ -86,6 +87,10 @@ func (f *fleetFake) NewestFleetRuns(_ context.Context, names ...string) (map[str
 		}
 	}
 	return out, nil
+}
+
+func (f *fleetFake) CountFleetStarts(context.Context, fleets.FleetRun) (int, error) {
+	return f.proving, nil
 }
 
 func (f *fleetFake) StagedFleetSites(_ context.Context, r fleets.FleetRun) ([]fleet.SiteName, time.Time, error) {

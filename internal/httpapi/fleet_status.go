@@ -61,8 +61,13 @@ func (s *server) fleetDetail(ctx context.Context, one []fleet.Object) ([]any, er
 	return []any{fleetSeen{one[0], run}.status()}, nil
 }
 
-// opening finds out when the window opens that a run waits for.
-func (s *server) opening(ctx context.Context, r *fleets.FleetRun) error {
+// opening finds out what a run waits for: commands that must run on, and when its window opens.
+func (s *server) opening(ctx context.Context, r *fleets.FleetRun) (err error) {
+	if r.State == fleet.FleetRunning && r.Spec.MinRun() > 0 {
+		if r.Proving, err = s.store.CountFleetStarts(ctx, *r); err != nil {
+			return err
+		}
+	}
 	if r.State != fleet.FleetRunning || r.Counts.Staged == 0 || len(r.Spec.Windows) == 0 {
 		return nil
 	}
@@ -132,6 +137,9 @@ func fleetProgressText(r fleets.FleetRun) string {
 	text := fmt.Sprintf("wave %d of %d: %d of %d instances are done", r.Wave, r.Waves, c.Good()+c.Failed, c.Total)
 	if c.Failed > 0 {
 		text += fmt.Sprintf(", %d of them failed", c.Failed)
+	}
+	if r.Proving > 0 {
+		text += fmt.Sprintf(", %d of them must run for %s first", r.Proving, r.Spec.MinRun())
 	}
 	if c.Staged > 0 {
 		text += fmt.Sprintf(", %d are fetched and wait for their window", c.Staged)

@@ -217,6 +217,8 @@ type fleetStore interface {
 	ListFleetTargets(ctx context.Context, f fleets.FleetTargetFilter) ([]fleets.FleetTargetView, error)
 	// NewestFleetRuns takes as many queries for a page as for one.
 	NewestFleetRuns(ctx context.Context, names ...string) (map[string]fleets.FleetRun, error)
+	// CountFleetStarts is how many instances of a run's wave must still run for long enough.
+	CountFleetStarts(ctx context.Context, r fleets.FleetRun) (int, error)
 	// StagedFleetSites gives where the wave of a run waits for a window, and when it looked.
 	StagedFleetSites(ctx context.Context, r fleets.FleetRun) ([]fleet.SiteName, time.Time, error)
 	// PutBodies is PutBody of many, with a few queries.

@@ -141,7 +141,7 @@ func openLocked(ctx context.Context, opt AgentOptions) (*Agent, error) {
 		Site: opt.Site, Node: opt.Node, Dir: opt.Dir, Store: store, Runtime: opt.Runtime, Log: opt.Log, Keys: keyring{a},
 		Fetcher:   &Fetcher{Client: opt.HTTP, ReadIdle: opt.ReadIdle, Counters: a.counters, Log: opt.Log},
 		Isolation: opt.Isolation, BaseEnv: opt.BaseEnv, MayRun: a.opt.MayRun, Failpoint: opt.Failpoint, SettleEvery: opt.SettleEvery,
-		Changed: a.news.changed, Fetched: a.news.fetched, Answered: a.news.answered, Told: a.news.tell, Telling: a.news.tells, Refused: func(r audit.Refusal) { a.refusals.add(r) },
+		Changed: a.news.changed, Begun: a.news.begun, Fetched: a.news.fetched, Answered: a.news.answered, Told: a.news.tell, Telling: a.news.tells, Refused: func(r audit.Refusal) { a.refusals.add(r) },
 	})
 	a.tasks = &Tasks{agent: a, used: map[string]time.Time{}}
 	return a, nil

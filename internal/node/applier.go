@@ -73,6 +73,8 @@ type ApplierOptions struct {
 	MayRun func() bool
 	// Changed is called for every instance whose state may have changed.
 	Changed func(name fleet.InstanceName)
+	// Begun is called when a command was started or signalled.
+	Begun func()
 	// Fetched is called when bytes arrive.
 	Fetched func(deployment string, done, total int64)
 	// Told is called with what the region already knows, so that no report repeats it.
@@ -120,6 +122,9 @@ func NewApplier(opt ApplierOptions) *Applier {
 	}
 	if opt.Changed == nil {
 		opt.Changed = func(fleet.InstanceName) {}
+	}
+	if opt.Begun == nil {
+		opt.Begun = func() {}
 	}
 	if opt.Fetched == nil {
 		opt.Fetched = func(string, int64, int64) {}

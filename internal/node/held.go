@@ -57,7 +57,10 @@ func (a *Applier) heldOf(ctx context.Context, names []fleet.InstanceName) ([]fle
 }
 
 func heldOf(in sqlite.Instance, seen *guardian.Status) fleet.Held {
-	h := fleet.Held{Known: in.Known(), HighWater: in.HighWater.Version, Running: seen != nil && seen.Running}
+	h := fleet.Held{Known: in.Known(), HighWater: in.HighWater.Version}
+	if seen != nil {
+		h.Running, h.Exits, h.LastExit = seen.Running, seen.Exits(), cutReason(seen.LastExit)
+	}
 	if in.Current != nil {
 		h.Revision = in.Current.Revision
 	}
@@ -144,11 +147,13 @@ func (a *Applier) reason(in sqlite.Instance, seen *guardian.Status, meta sqlite.
 // maxReason keeps a report small, whatever a program reports as its failure.
 const maxReason = 300
 
+func cutReason(text string) string { return strings.ToValidUTF8(text[:min(len(text), maxReason)], "") }
+
 func (a *Applier) blame(name fleet.InstanceName, err error) {
 	text := string(fleet.KindOf(err)) + ": " + err.Error()
 	a.mu.Lock()
 	changed := a.reasons[name] != text
-	a.reasons[name] = strings.ToValidUTF8(text[:min(len(text), maxReason)], "")
+	a.reasons[name] = cutReason(text)
 	a.mu.Unlock()
 	if changed {
 		a.opt.Changed(name)

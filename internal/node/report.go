@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/guardian"
 	"github.com/holdfast-io/holdfast/internal/identity"
 	"github.com/holdfast-io/holdfast/internal/pause"
 	"github.com/holdfast-io/holdfast/internal/poke"
@@ -30,6 +31,8 @@ type news struct {
 	sent  []fleet.NodeInstance // in other calls since the last report
 	// Of batches under way: how many of them report a name in their results.
 	telling map[fleet.InstanceName]int
+	// When commands that were started count as young no more, on the clock of SinceBoot.
+	grown time.Duration
 }
 
 func newNews() *news {
@@ -37,6 +40,22 @@ func newNews() *news {
 }
 
 func (n *news) changed(fleet.InstanceName) { poke.Once(n.wake) }
+
+// youngFor is how long a command is young. While there is a young one, the node looks at what runs before every report,
+// and reports without an event: fleet changes wait to see whether commands keep running.
+const youngFor = 30 * time.Second
+
+func (n *news) begun() {
+	n.mu.Lock()
+	n.grown = guardian.SinceBoot() + youngFor
+	n.mu.Unlock()
+}
+
+func (n *news) young() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return guardian.SinceBoot() < n.grown
+}
 
 // tell records what the region learned from other calls.
 func (n *news) tell(held []fleet.NodeInstance) {
@@ -193,6 +212,10 @@ func (a *Agent) report(ctx context.Context) error {
 		if ticked {
 			a.askAgain(ctx)
 		}
+		if a.news.young() {
+			alive = true
+			poke.Once(a.news.wake)
+		}
 		if pause.For(ctx, every) != nil {
 			return ctx.Err()
 		}
@@ -229,7 +252,7 @@ func (a *Agent) sendReport(ctx context.Context, sent map[fleet.InstanceName]flee
 		page := changed[:min(pageSize, len(changed))]
 		changed = changed[len(page):]
 		r := Report{Instances: page, Progress: progress}
-		if *alive {
+		if *alive && len(changed) == 0 { // the region takes the counters as the end of a whole report
 			r.Counters = a.Figures()
 		}
 		at, err := a.client.Report(ctx, r)
@@ -243,9 +266,9 @@ func (a *Agent) sendReport(ctx context.Context, sent map[fleet.InstanceName]flee
 		for _, in := range page {
 			sent[in.Instance] = in
 		}
-		*alive = false
 		progress = []DeliveryProgress{}
 	}
+	*alive = false
 	return a.tellRefusals(ctx)
 }
 

@@ -273,6 +273,9 @@ func (a *Applier) signal(ctx context.Context, slot sqlite.Slot, spec guardian.Sp
 		sig = "SIGHUP"
 	}
 	err = a.opt.Runtime.Signal(ctx, name, sig, spec.Labels)
+	if err == nil {
+		a.opt.Begun()
+	}
 	if err == nil || ctx.Err() != nil {
 		return err == nil, err
 	}
@@ -314,6 +317,7 @@ func (a *Applier) restart(ctx context.Context, seen *guardian.Status, slot sqlit
 		return err
 	}
 	spec.Env = a.environment(slot, spec)
+	a.opt.Begun()
 	if _, err := a.opt.Runtime.Start(ctx, spec); err != nil {
 		return fmt.Errorf("start instance: %w", err)
 	}

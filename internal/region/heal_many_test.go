@@ -66,7 +66,7 @@ func (w *healWorld) turn(which int, verb string) {
 
 // fleetPut is a change of many instances: a generation of the template, or a patch.
 func (w *healWorld) fleetPut(pick int) api.FleetPut {
-	in := api.FleetPut{BatchSize: 1 + pick%4}
+	in := api.FleetPut{BatchSize: 1 + pick%4, MinRunSeconds: new(int64)}
 	if pick%3 == 0 {
 		in.Change.Template = "base"
 	} else {

@@ -249,11 +249,12 @@ func (s *Calls) nodeReports(w http.ResponseWriter, r *http.Request) error {
 			return fleet.Errorf(fleet.Invalid, "invalid progress of a delivery").At("/progress")
 		}
 	}
-	if err := s.counted(r.Context(), node.Name, in.Counters); err != nil {
-		return err
-	}
 	welcome, err := s.held(r.Context(), nodes.NodeReport{Node: node.Name, Instances: in.Instances})
 	if err != nil {
+		return err
+	}
+	// After what it holds: who sees the time of the counters sees that too.
+	if err := s.counted(r.Context(), node.Name, in.Counters); err != nil {
 		return err
 	}
 	for _, p := range in.Progress {

@@ -79,7 +79,7 @@ func (q *Queries) AttachDeliveries(ctx context.Context, arg AttachDeliveriesPara
 
 const bodiesOfBatch = `-- name: BodiesOfBatch :many
 SELECT p.revision_hash AS body_hash, t.total AS size FROM deliveries d
-JOIN LATERAL (SELECT t.delivery_id, t.node, t.role, t.state, t.already, t.tries, t.fetched, t.total, t.reason, t.message, t.updated_at, t.notice FROM delivery_nodes t WHERE t.delivery_id = d.id AND t.node = $1 OFFSET 0) t ON true
+JOIN LATERAL (SELECT t.delivery_id, t.node, t.role, t.state, t.already, t.tries, t.fetched, t.total, t.reason, t.message, t.updated_at, t.notice, t.exits FROM delivery_nodes t WHERE t.delivery_id = d.id AND t.node = $1 OFFSET 0) t ON true
 JOIN LATERAL (SELECT w.deployment_id, w.site, w.name, w.revision, w.revision_hash, w.created_at, w.expires_at FROM pending w WHERE w.deployment_id = d.id OFFSET 0) p ON p.expires_at > now()
 WHERE d.batch_id = $2 AND d.batch_id <> '' AND d.state = $3::text AND t.tries > 0 AND p.revision_hash IS NOT NULL
 `
@@ -586,7 +586,7 @@ SELECT d.id, d.name, t.notice, (d.phase = 'persisted')::boolean AS first,
            SELECT 1 FROM delivery_nodes a WHERE a.delivery_id = d.id AND a.node = d.node AND a.state IN ('applied', 'staged') OFFSET 0))::boolean AS turn,
        r.era, r.revision, r.action, r.body_hash, r.run_hash, r.enabled
 FROM deliveries d
-JOIN LATERAL (SELECT t.delivery_id, t.node, t.role, t.state, t.already, t.tries, t.fetched, t.total, t.reason, t.message, t.updated_at, t.notice FROM delivery_nodes t WHERE t.delivery_id = d.id AND t.node = $1 OFFSET 0) t ON true
+JOIN LATERAL (SELECT t.delivery_id, t.node, t.role, t.state, t.already, t.tries, t.fetched, t.total, t.reason, t.message, t.updated_at, t.notice, t.exits FROM delivery_nodes t WHERE t.delivery_id = d.id AND t.node = $1 OFFSET 0) t ON true
 JOIN LATERAL (SELECT x.site, x.name, x.revision, x.era, x.action, x.content_kind, x.body_hash, x.size, x.run, x.run_hash, x.enabled, x.durability, x.generation, x.spec, x.created_by, x.reason, x.created_at FROM revisions x WHERE x.site = d.site AND x.name = d.name AND x.revision = d.revision OFFSET 0) r ON true
 WHERE d.batch_id = $2 AND d.batch_id <> ''
 `
@@ -660,7 +660,7 @@ SELECT t.notice, d.id, d.name, r.era, r.revision, r.action, r.content_kind, r.bo
        (d.state <> 'open' OR t.state IN ('applied', 'staged')
         OR coalesce((SELECT p.expires_at FROM pending p WHERE p.deployment_id = d.id) <= now(), true))::boolean AS gone
 FROM deliveries d
-JOIN LATERAL (SELECT t.delivery_id, t.node, t.role, t.state, t.already, t.tries, t.fetched, t.total, t.reason, t.message, t.updated_at, t.notice FROM delivery_nodes t WHERE t.delivery_id = d.id AND t.node = $1 OFFSET 0) t ON true
+JOIN LATERAL (SELECT t.delivery_id, t.node, t.role, t.state, t.already, t.tries, t.fetched, t.total, t.reason, t.message, t.updated_at, t.notice, t.exits FROM delivery_nodes t WHERE t.delivery_id = d.id AND t.node = $1 OFFSET 0) t ON true
 JOIN LATERAL (SELECT x.site, x.name, x.revision, x.era, x.action, x.content_kind, x.body_hash, x.size, x.run, x.run_hash, x.enabled, x.durability, x.generation, x.spec, x.created_by, x.reason, x.created_at FROM revisions x WHERE x.site = d.site AND x.name = d.name AND x.revision = d.revision OFFSET 0) r ON true
 WHERE d.batch_id = $2 AND d.batch_id <> '' AND t.notice > 0
 ORDER BY d.name
@@ -752,8 +752,8 @@ func (q *Queries) LockBatch(ctx context.Context, id string) (Batch, error) {
 }
 
 const lockFleetTargets = `-- name: LockFleetTargets :many
-SELECT t.fleet, t.run, t.site, t.name, t.wave, t.state, t.revision, t.before_revision, t.undoes, t.restores, t.retried, t.tries, t.delivery_id, t.reason, t.message, t.updated_at FROM (SELECT unnest($1::text[]) AS name ORDER BY 1) k
-JOIN LATERAL (SELECT x.fleet, x.run, x.site, x.name, x.wave, x.state, x.revision, x.before_revision, x.undoes, x.restores, x.retried, x.tries, x.delivery_id, x.reason, x.message, x.updated_at FROM fleet_targets x WHERE x.fleet = $2 AND x.run = $3 AND x.site = $4 AND x.name = k.name
+SELECT t.fleet, t.run, t.site, t.name, t.wave, t.state, t.revision, t.before_revision, t.undoes, t.restores, t.retried, t.tries, t.delivery_id, t.reason, t.message, t.updated_at, t.proven FROM (SELECT unnest($1::text[]) AS name ORDER BY 1) k
+JOIN LATERAL (SELECT x.fleet, x.run, x.site, x.name, x.wave, x.state, x.revision, x.before_revision, x.undoes, x.restores, x.retried, x.tries, x.delivery_id, x.reason, x.message, x.updated_at, x.proven FROM fleet_targets x WHERE x.fleet = $2 AND x.run = $3 AND x.site = $4 AND x.name = k.name
               OFFSET 0 FOR UPDATE) t ON true
 `
 
@@ -795,6 +795,7 @@ func (q *Queries) LockFleetTargets(ctx context.Context, arg LockFleetTargetsPara
 			&i.Reason,
 			&i.Message,
 			&i.UpdatedAt,
+			&i.Proven,
 		); err != nil {
 			return nil, err
 		}
@@ -1118,10 +1119,11 @@ func (q *Queries) PutFetchToken(ctx context.Context, arg PutFetchTokenParams) er
 
 const recordTargets = `-- name: RecordTargets :many
 UPDATE delivery_nodes t SET state = k.state, already = k.already, reason = k.reason, message = k.message,
-       fetched = greatest(t.fetched, k.fetched), updated_at = now()
-FROM (SELECT k.id, k.state, k.already, k.reason, k.message, k.fetched, unnest(ARRAY(SELECT x.ctid FROM delivery_nodes x WHERE x.delivery_id = k.id AND x.node = $1)) AS place
+       fetched = greatest(t.fetched, k.fetched), exits = coalesce(k.exits, 0), updated_at = now()
+FROM (SELECT k.id, k.state, k.already, k.reason, k.message, k.fetched, k.exits, unnest(ARRAY(SELECT x.ctid FROM delivery_nodes x WHERE x.delivery_id = k.id AND x.node = $1)) AS place
       FROM (SELECT unnest($2::text[]) AS id, unnest($3::text[]) AS state, unnest($4::boolean[]) AS already,
-             unnest($5::text[]) AS reason, unnest($6::text[]) AS message, unnest($7::bigint[]) AS fetched) k OFFSET 0) k
+             unnest($5::text[]) AS reason, unnest($6::text[]) AS message, unnest($7::bigint[]) AS fetched,
+             unnest($8::integer[]) AS exits) k OFFSET 0) k
 WHERE t.ctid = k.place AND t.state NOT IN ('applied', 'staged')
 RETURNING t.delivery_id
 `
@@ -1134,6 +1136,7 @@ type RecordTargetsParams struct {
 	Reasons  []string
 	Messages []string
 	Fetched  []int64
+	Exits    []int32
 }
 
 func (q *Queries) RecordTargets(ctx context.Context, arg RecordTargetsParams) ([]string, error) {
@@ -1145,6 +1148,7 @@ func (q *Queries) RecordTargets(ctx context.Context, arg RecordTargetsParams) ([
 		arg.Reasons,
 		arg.Messages,
 		arg.Fetched,
+		arg.Exits,
 	)
 	if err != nil {
 		return nil, err
@@ -1231,7 +1235,7 @@ SELECT t.delivery_id, t.node, t.role, t.state, t.tries, t.reason,
            WHERE h.site = d.site AND h.name = d.name AND h.node = t.node
              AND refuses(h.high_era, h.high_revision, r.era, d.revision) OFFSET 0))::boolean AS ahead
 FROM deliveries d
-JOIN LATERAL (SELECT x.delivery_id, x.node, x.role, x.state, x.already, x.tries, x.fetched, x.total, x.reason, x.message, x.updated_at, x.notice FROM delivery_nodes x WHERE x.delivery_id = d.id OFFSET 0) t ON true
+JOIN LATERAL (SELECT x.delivery_id, x.node, x.role, x.state, x.already, x.tries, x.fetched, x.total, x.reason, x.message, x.updated_at, x.notice, x.exits FROM delivery_nodes x WHERE x.delivery_id = d.id OFFSET 0) t ON true
 WHERE d.batch_id = $1 AND d.batch_id <> ''
 ORDER BY d.name, t.role, t.node
 `

@@ -940,7 +940,7 @@ func (q *Queries) TargetProgress(ctx context.Context, arg TargetProgressParams) 
 }
 
 const targetsOf = `-- name: TargetsOf :many
-SELECT delivery_id, node, role, state, already, tries, fetched, total, reason, message, updated_at, notice FROM delivery_nodes WHERE delivery_id = ANY($1::text[]) ORDER BY delivery_id, role, node
+SELECT delivery_id, node, role, state, already, tries, fetched, total, reason, message, updated_at, notice, exits FROM delivery_nodes WHERE delivery_id = ANY($1::text[]) ORDER BY delivery_id, role, node
 `
 
 func (q *Queries) TargetsOf(ctx context.Context, ids []string) ([]DeliveryNode, error) {
@@ -965,6 +965,7 @@ func (q *Queries) TargetsOf(ctx context.Context, ids []string) ([]DeliveryNode, 
 			&i.Message,
 			&i.UpdatedAt,
 			&i.Notice,
+			&i.Exits,
 		); err != nil {
 			return nil, err
 		}

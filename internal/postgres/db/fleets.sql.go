@@ -78,6 +78,24 @@ func (q *Queries) CollectFleetTargets(ctx context.Context, arg CollectFleetTarge
 	return result.RowsAffected(), nil
 }
 
+const countFleetStarts = `-- name: CountFleetStarts :one
+SELECT count(*) FROM fleet_targets t
+WHERE t.fleet = $1 AND t.run = $2 AND t.wave = $3 AND t.state = 'succeeded' AND NOT t.proven
+`
+
+type CountFleetStartsParams struct {
+	Fleet string
+	Run   int64
+	Wave  int32
+}
+
+func (q *Queries) CountFleetStarts(ctx context.Context, arg CountFleetStartsParams) (int64, error) {
+	row := q.db.QueryRow(ctx, countFleetStarts, arg.Fleet, arg.Run, arg.Wave)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const countFleetWaves = `-- name: CountFleetWaves :many
 SELECT w.fleet, w.run, w.wave, w.state, w.targets FROM (SELECT unnest($1::text[]) AS fleet, unnest($2::bigint[]) AS run) k
 JOIN LATERAL (SELECT v.fleet, v.run, v.wave, v.state, v.targets FROM fleet_waves v WHERE v.fleet = k.fleet AND v.run = k.run OFFSET 0) w ON true
@@ -205,6 +223,88 @@ func (q *Queries) FleetRunForUpdate(ctx context.Context, arg FleetRunForUpdatePa
 	return i, err
 }
 
+const fleetStarts = `-- name: FleetStarts :many
+SELECT t.site, t.name, coalesce(d.updated_at, t.updated_at)::timestamptz AS since, clock_timestamp()::timestamptz AS now,
+       coalesce(v.run IS NOT NULL AND v.enabled, false)::boolean AS runs,
+       coalesce((h.era, h.revision) > (v.era, v.revision), false)::boolean AS replaced,
+       coalesce(h.era = v.era AND h.revision = v.revision, false)::boolean AS current,
+       coalesce(h.running, false)::boolean AS running, coalesce(h.exits, 0)::integer AS exits,
+       coalesce(d.exits, 0)::integer AS exits_before, coalesce(h.last_exit, '')::text AS last_exit,
+       coalesce(l.holder, '')::text AS node, n.counted_at AS looked_at
+FROM fleet_targets t
+LEFT JOIN LATERAL (SELECT x.site, x.name, x.revision, x.era, x.action, x.content_kind, x.body_hash, x.size, x.run, x.run_hash, x.enabled, x.durability, x.generation, x.spec, x.created_by, x.reason, x.created_at FROM revisions x WHERE x.site = t.site AND x.name = t.name AND x.revision = t.revision OFFSET 0) v ON true
+LEFT JOIN site_leases l ON l.site = t.site AND NOT l.dropped
+LEFT JOIN LATERAL (SELECT x.site, x.name, x.node, x.era, x.revision, x.hash, x.enabled, x.deleted, x.running, x.high_era, x.high_revision, x.reason, x.reported_at, x.exits, x.last_exit FROM node_held x WHERE x.site = t.site AND x.name = t.name AND x.node = l.holder OFFSET 0) h ON true
+LEFT JOIN LATERAL (SELECT x.delivery_id, x.node, x.role, x.state, x.already, x.tries, x.fetched, x.total, x.reason, x.message, x.updated_at, x.notice, x.exits FROM delivery_nodes x WHERE x.delivery_id = t.delivery_id AND x.node = l.holder AND x.state = 'applied' OFFSET 0) d ON true
+LEFT JOIN nodes n ON n.name = l.holder
+WHERE t.fleet = $1 AND t.run = $2 AND t.wave = $3 AND t.state = 'succeeded' AND NOT t.proven
+ORDER BY t.updated_at, t.site, t.name LIMIT $4
+`
+
+type FleetStartsParams struct {
+	Fleet   string
+	Run     int64
+	Wave    int32
+	MaxRows int32
+}
+
+type FleetStartsRow struct {
+	Site        string
+	Name        string
+	Since       time.Time
+	Now         time.Time
+	Runs        bool
+	Replaced    bool
+	Current     bool
+	Running     bool
+	Exits       int32
+	ExitsBefore int32
+	LastExit    string
+	Node        string
+	LookedAt    *time.Time
+}
+
+// The instances of the wave under way that nobody has judged yet, those delivered first first. What their site's active
+// node reports of them decides.
+func (q *Queries) FleetStarts(ctx context.Context, arg FleetStartsParams) ([]FleetStartsRow, error) {
+	rows, err := q.db.Query(ctx, fleetStarts,
+		arg.Fleet,
+		arg.Run,
+		arg.Wave,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []FleetStartsRow
+	for rows.Next() {
+		var i FleetStartsRow
+		if err := rows.Scan(
+			&i.Site,
+			&i.Name,
+			&i.Since,
+			&i.Now,
+			&i.Runs,
+			&i.Replaced,
+			&i.Current,
+			&i.Running,
+			&i.Exits,
+			&i.ExitsBefore,
+			&i.LastExit,
+			&i.Node,
+			&i.LookedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const fleetTargetsPage = `-- name: FleetTargetsPage :many
 SELECT t.name, t.revision, t.undoes, t.restores, r.project AS fleet_project,
        (o.uid IS NOT NULL)::boolean AS there, (o.deleting_since IS NOT NULL)::boolean AS deleting,
@@ -215,7 +315,7 @@ SELECT t.name, t.revision, t.undoes, t.restores, r.project AS fleet_project,
        coalesce(b.size, 0)::bigint AS size, b.run, b.run_hash, coalesce(b.spec, '{}')::jsonb AS restored_spec
 FROM (SELECT x.fleet, x.run, x.uid, x.project, x.generation, x.spec, x.rollback_of, x.state, x.reason, x.message, x.cancel_requested, x.wave, x.waves, x.until_wave, x.retrying, x.turn, x.entity_run, x.requested_by, x.created_at, x.deadline_at, x.ended_at FROM fleet_runs x WHERE x.fleet = $1 AND x.run = $2 AND x.state = 'running' AND NOT x.cancel_requested) r
 JOIN LATERAL (
-    SELECT y.fleet, y.run, y.site, y.name, y.wave, y.state, y.revision, y.before_revision, y.undoes, y.restores, y.retried, y.tries, y.delivery_id, y.reason, y.message, y.updated_at FROM fleet_targets y
+    SELECT y.fleet, y.run, y.site, y.name, y.wave, y.state, y.revision, y.before_revision, y.undoes, y.restores, y.retried, y.tries, y.delivery_id, y.reason, y.message, y.updated_at, y.proven FROM fleet_targets y
     WHERE y.fleet = r.fleet AND y.run = r.run AND y.wave = $3 AND y.site = $4
       AND y.state = $5
       AND ($5::text <> 'waiting' OR y.retried OR NOT r.retrying)
@@ -480,6 +580,41 @@ func (q *Queries) InsertRollbackTargets(ctx context.Context, arg InsertRollbackT
 	return result.RowsAffected(), nil
 }
 
+const judgeFleetTargets = `-- name: JudgeFleetTargets :execrows
+UPDATE fleet_targets t SET proven = k.state = 'succeeded', state = k.state, reason = k.reason, message = k.message,
+       updated_at = CASE WHEN k.state = 'succeeded' THEN t.updated_at ELSE now() END
+FROM (SELECT unnest($3::text[]) AS site, unnest($4::text[]) AS name, unnest($5::text[]) AS state,
+             unnest($6::text[]) AS reason, unnest($7::text[]) AS message) k
+WHERE t.fleet = $1 AND t.run = $2 AND t.site = k.site AND t.name = k.name AND t.state = 'succeeded' AND NOT t.proven
+`
+
+type JudgeFleetTargetsParams struct {
+	Fleet    string
+	Run      int64
+	Sites    []string
+	Names    []string
+	States   []string
+	Reasons  []string
+	Messages []string
+}
+
+// A verdict is of the delivery that it was made of.
+func (q *Queries) JudgeFleetTargets(ctx context.Context, arg JudgeFleetTargetsParams) (int64, error) {
+	result, err := q.db.Exec(ctx, judgeFleetTargets,
+		arg.Fleet,
+		arg.Run,
+		arg.Sites,
+		arg.Names,
+		arg.States,
+		arg.Reasons,
+		arg.Messages,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const listFleetRuns = `-- name: ListFleetRuns :many
 SELECT fleet, run, uid, project, generation, spec, rollback_of, state, reason, message, cancel_requested, wave, waves, until_wave, retrying, turn, entity_run, requested_by, created_at, deadline_at, ended_at FROM fleet_runs WHERE fleet = $1 AND run < $2 ORDER BY run DESC LIMIT $3
 `
@@ -533,7 +668,7 @@ func (q *Queries) ListFleetRuns(ctx context.Context, arg ListFleetRunsParams) ([
 }
 
 const listFleetTargets = `-- name: ListFleetTargets :many
-SELECT fleet, run, site, name, wave, state, revision, before_revision, undoes, restores, retried, tries, delivery_id, reason, message, updated_at FROM fleet_targets
+SELECT fleet, run, site, name, wave, state, revision, before_revision, undoes, restores, retried, tries, delivery_id, reason, message, updated_at, proven FROM fleet_targets
 WHERE fleet = $1 AND run = $2 AND (site, name) > ($3::text, $4::text)
 ORDER BY site, name LIMIT $5
 `
@@ -578,6 +713,7 @@ func (q *Queries) ListFleetTargets(ctx context.Context, arg ListFleetTargetsPara
 			&i.Reason,
 			&i.Message,
 			&i.UpdatedAt,
+			&i.Proven,
 		); err != nil {
 			return nil, err
 		}
@@ -590,7 +726,7 @@ func (q *Queries) ListFleetTargets(ctx context.Context, arg ListFleetTargetsPara
 }
 
 const listFleetTargetsIn = `-- name: ListFleetTargetsIn :many
-SELECT fleet, run, site, name, wave, state, revision, before_revision, undoes, restores, retried, tries, delivery_id, reason, message, updated_at FROM fleet_targets
+SELECT fleet, run, site, name, wave, state, revision, before_revision, undoes, restores, retried, tries, delivery_id, reason, message, updated_at, proven FROM fleet_targets
 WHERE fleet = $1 AND run = $2 AND state = $3 AND (site, name) > ($4::text, $5::text)
 ORDER BY site, name LIMIT $6
 `
@@ -637,6 +773,7 @@ func (q *Queries) ListFleetTargetsIn(ctx context.Context, arg ListFleetTargetsIn
 			&i.Reason,
 			&i.Message,
 			&i.UpdatedAt,
+			&i.Proven,
 		); err != nil {
 			return nil, err
 		}

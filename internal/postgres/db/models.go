@@ -193,6 +193,7 @@ type DeliveryNode struct {
 	Message    string
 	UpdatedAt  time.Time
 	Notice     int64
+	Exits      int32
 }
 
 type Deployment struct {
@@ -360,6 +361,7 @@ type FleetTarget struct {
 	Reason         string
 	Message        string
 	UpdatedAt      time.Time
+	Proven         bool
 }
 
 type FleetWafe struct {
@@ -507,6 +509,8 @@ type NodeHeld struct {
 	HighRevision int64
 	Reason       string
 	ReportedAt   time.Time
+	Exits        int32
+	LastExit     string
 }
 
 type NodeSet struct {

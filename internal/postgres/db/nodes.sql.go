@@ -285,7 +285,7 @@ func (q *Queries) GrantLease(ctx context.Context, arg GrantLeaseParams) (int64, 
 }
 
 const heldByNode = `-- name: HeldByNode :many
-SELECT site, name, node, era, revision, hash, enabled, deleted, running, high_era, high_revision, reason, reported_at FROM node_held WHERE node = $1 AND name = ANY($2::text[])
+SELECT site, name, node, era, revision, hash, enabled, deleted, running, high_era, high_revision, reason, reported_at, exits, last_exit FROM node_held WHERE node = $1 AND name = ANY($2::text[])
 `
 
 type HeldByNodeParams struct {
@@ -316,6 +316,8 @@ func (q *Queries) HeldByNode(ctx context.Context, arg HeldByNodeParams) ([]NodeH
 			&i.HighRevision,
 			&i.Reason,
 			&i.ReportedAt,
+			&i.Exits,
+			&i.LastExit,
 		); err != nil {
 			return nil, err
 		}
@@ -994,18 +996,21 @@ func (q *Queries) TrimLogs(ctx context.Context, arg TrimLogsParams) error {
 }
 
 const upsertHeld = `-- name: UpsertHeld :exec
-INSERT INTO node_held (site, name, node, era, revision, hash, enabled, deleted, running, high_era, high_revision, reason)
-SELECT $1, k.name, $2, k.era, k.revision, k.hash, k.enabled, k.deleted, k.running, k.high_era, k.high_revision, k.reason
+INSERT INTO node_held (site, name, node, era, revision, hash, enabled, deleted, running, high_era, high_revision, reason, exits, last_exit)
+SELECT $1, k.name, $2, k.era, k.revision, k.hash, k.enabled, k.deleted, k.running, k.high_era, k.high_revision, k.reason,
+       k.exits, k.last_exit
 FROM (SELECT unnest($3::text[]) AS name, unnest($4::bigint[]) AS era, unnest($5::bigint[]) AS revision,
              unnest($6::bytea[]) AS hash, unnest($7::boolean[]) AS enabled, unnest($8::boolean[]) AS deleted,
              unnest($9::boolean[]) AS running, unnest($10::bigint[]) AS high_era,
-             unnest($11::bigint[]) AS high_revision, unnest($12::text[]) AS reason) k
+             unnest($11::bigint[]) AS high_revision, unnest($12::text[]) AS reason,
+             unnest($13::integer[]) AS exits, unnest($14::text[]) AS last_exit) k
 ON CONFLICT (site, name, node) DO UPDATE SET
     era = excluded.era, revision = excluded.revision, hash = excluded.hash, enabled = excluded.enabled,
     deleted = excluded.deleted, running = excluded.running, high_era = excluded.high_era,
-    high_revision = excluded.high_revision, reason = excluded.reason, reported_at = now()
+    high_revision = excluded.high_revision, reason = excluded.reason, exits = excluded.exits, last_exit = excluded.last_exit,
+    reported_at = now()
 WHERE (node_held.era, node_held.revision) <= (excluded.era, excluded.revision)
-   OR node_held.reported_at < $13::timestamptz
+   OR node_held.reported_at < $15::timestamptz
 `
 
 type UpsertHeldParams struct {
@@ -1021,6 +1026,8 @@ type UpsertHeldParams struct {
 	HighEras      []int64
 	HighRevisions []int64
 	Reasons       []string
+	Exits         []int32
+	LastExits     []string
 	StartingAt    *time.Time
 }
 
@@ -1038,6 +1045,8 @@ func (q *Queries) UpsertHeld(ctx context.Context, arg UpsertHeldParams) error {
 		arg.HighEras,
 		arg.HighRevisions,
 		arg.Reasons,
+		arg.Exits,
+		arg.LastExits,
 		arg.StartingAt,
 	)
 	return err

@@ -187,7 +187,7 @@ func (q *Queries) CountPairNodes(ctx context.Context) (int64, error) {
 const driftOfNode = `-- name: DriftOfNode :many
 SELECT coalesce(p.name, h.name)::text AS name
 FROM (SELECT y.site, y.name, y.revision, y.delivery_id, y.epoch, y.recorded_at, y.era, y.action, y.body_hash, y.run_hash, y.enabled FROM snapshots y WHERE y.site = $1 AND y.name > $2::text) p
-FULL JOIN (SELECT z.site, z.name, z.node, z.era, z.revision, z.hash, z.enabled, z.deleted, z.running, z.high_era, z.high_revision, z.reason, z.reported_at FROM node_held z WHERE z.site = $1 AND z.node = $3 AND z.name > $2::text) h ON h.name = p.name
+FULL JOIN (SELECT z.site, z.name, z.node, z.era, z.revision, z.hash, z.enabled, z.deleted, z.running, z.high_era, z.high_revision, z.reason, z.reported_at, z.exits, z.last_exit FROM node_held z WHERE z.site = $1 AND z.node = $3 AND z.name > $2::text) h ON h.name = p.name
 WHERE h.name IS NULL AND p.action <> 'delete'
    OR h.name IS NOT NULL AND NOT holds(h.era, h.revision, h.hash, p.era, p.revision, p.body_hash)
 ORDER BY 1 LIMIT $4
@@ -694,7 +694,7 @@ WHERE n.removed_at IS NULL AND n.role <> 'worker' AND n.enrolled_at IS NOT NULL 
                    AND c.created_at > now() - make_interval(secs => $5::float8))
        OR EXISTS (
            SELECT 1 FROM snapshots p
-           LEFT JOIN LATERAL (SELECT z.site, z.name, z.node, z.era, z.revision, z.hash, z.enabled, z.deleted, z.running, z.high_era, z.high_revision, z.reason, z.reported_at FROM node_held z WHERE z.site = p.site AND z.name = p.name AND z.node = n.name OFFSET 0) h ON true
+           LEFT JOIN LATERAL (SELECT z.site, z.name, z.node, z.era, z.revision, z.hash, z.enabled, z.deleted, z.running, z.high_era, z.high_revision, z.reason, z.reported_at, z.exits, z.last_exit FROM node_held z WHERE z.site = p.site AND z.name = p.name AND z.node = n.name OFFSET 0) h ON true
            WHERE p.site = n.site AND p.recorded_at < now() - make_interval(secs => $6::float8)
              AND (h.name IS NULL AND p.action <> 'delete'
                   OR h.name IS NOT NULL AND NOT holds(h.era, h.revision, h.hash, p.era, p.revision, p.body_hash))

@@ -202,6 +202,7 @@ func (w *batchWork) record(ctx context.Context, node fleet.NodeName, results []s
 	p := db.RecordTargetsParams{Node: string(node)}
 	for _, r := range results {
 		p.Ids, p.States, p.Already = append(p.Ids, r.d.ID), append(p.States, string(fleet.TargetApplied)), append(p.Already, r.Already)
+		p.Exits = append(p.Exits, nodes.ExitsOf(r.Held))
 		p.Reasons, p.Messages, p.Fetched = append(p.Reasons, ""), append(p.Messages, ""), append(p.Fetched, r.Fetched)
 	}
 	recorded, err := recordTargets(ctx, w.q, p)

@@ -88,6 +88,8 @@ type FleetRun struct {
 	EndedAt     *time.Time
 	Counts      fleet.FleetCounts         // of all its waves
 	PerWave     map[int]fleet.FleetCounts // filled for one run, not in lists
+	// Proving is how many commands of its wave have not run for long enough yet; filled in like Opens.
+	Proving int
 	// Opens is when the window opens that what was fetched waits for; who can read zones fills it in.
 	Opens time.Time
 }

@@ -30,11 +30,17 @@ func (s *Store) SeeFleet(ctx context.Context, v fleet.FleetVisit) (fleet.FleetSe
 		if err := postgres.Serve(ctx, q, postgres.Server{Run: v.Run, Build: v.Build}, subject); err != nil {
 			return err
 		}
+		proving, err := judgeStarts(ctx, q, v.Fleet)
+		if err != nil {
+			return err
+		}
 		row, err := q.SeeFleet(ctx, db.SeeFleetParams{Fleet: string(v.Fleet), Subject: subject, MaxSites: fleet.MaxFleetSitesSeen})
 		if err != nil {
 			return postgres.Failed("read the run", err)
 		}
-		return postgres.Failed("read the run", errors.Join(json.Unmarshal(row.Seen, &seen), json.Unmarshal(row.Windows, &windows)))
+		err = errors.Join(json.Unmarshal(row.Seen, &seen), json.Unmarshal(row.Windows, &windows))
+		seen.Proving, seen.ProvenAt = proving.count, proving.from
+		return postgres.Failed("read the run", err)
 	})
 	for i, at := range seen.Sites {
 		if open, opens := decide.WindowAt(windows, at.Site, seen.At, time.LoadLocation); !open {

@@ -2,6 +2,7 @@ package nodes
 
 import (
 	"context"
+	"math"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
@@ -19,7 +20,11 @@ func (r *HeldRows) Add(i fleet.NodeInstance) {
 	r.Deleted, r.Running = append(r.Deleted, h.Action == fleet.ActionDelete), append(r.Running, h.Running)
 	r.HighEras, r.HighRevisions = append(r.HighEras, h.HighWater.Era), append(r.HighRevisions, h.HighWater.Revision)
 	r.Reasons = append(r.Reasons, i.Reason)
+	r.Exits, r.LastExits = append(r.Exits, ExitsOf(h)), append(r.LastExits, h.LastExit)
 }
+
+// ExitsOf is how often a command has exited, as the store counts it.
+func ExitsOf(h fleet.Held) int32 { return int32(min(max(h.Exits, 0), math.MaxInt32)) } //nolint:gosec // within its range
 
 // Write writes it where nothing newer is known.
 func (r HeldRows) Write(ctx context.Context, q *db.Queries) error {

@@ -174,10 +174,11 @@ SELECT 1 FROM delivery_nodes WHERE delivery_id = ANY(@ids::text[]) AND node = @n
 
 -- name: RecordTargets :many
 UPDATE delivery_nodes t SET state = k.state, already = k.already, reason = k.reason, message = k.message,
-       fetched = greatest(t.fetched, k.fetched), updated_at = now()
+       fetched = greatest(t.fetched, k.fetched), exits = coalesce(k.exits, 0), updated_at = now()
 FROM (SELECT k.*, unnest(ARRAY(SELECT x.ctid FROM delivery_nodes x WHERE x.delivery_id = k.id AND x.node = @node)) AS place
       FROM (SELECT unnest(@ids::text[]) AS id, unnest(@states::text[]) AS state, unnest(@already::boolean[]) AS already,
-             unnest(@reasons::text[]) AS reason, unnest(@messages::text[]) AS message, unnest(@fetched::bigint[]) AS fetched) k OFFSET 0) k
+             unnest(@reasons::text[]) AS reason, unnest(@messages::text[]) AS message, unnest(@fetched::bigint[]) AS fetched,
+             unnest(@exits::integer[]) AS exits) k OFFSET 0) k
 WHERE t.ctid = k.place AND t.state NOT IN ('applied', 'staged')
 RETURNING t.delivery_id;
 

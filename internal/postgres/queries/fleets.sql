@@ -80,6 +80,37 @@ WHERE fleet = @fleet AND run = @run AND state = 'delivering';
 UPDATE fleet_runs f SET entity_run = @entity_run
 WHERE f.fleet = @fleet AND f.run = (SELECT max(n.run) FROM fleet_runs n WHERE n.fleet = f.fleet) AND f.entity_run <> @entity_run;
 
+-- The instances of the wave under way that nobody has judged yet, those delivered first first. What their site's active
+-- node reports of them decides.
+-- name: FleetStarts :many
+SELECT t.site, t.name, coalesce(d.updated_at, t.updated_at)::timestamptz AS since, clock_timestamp()::timestamptz AS now,
+       coalesce(v.run IS NOT NULL AND v.enabled, false)::boolean AS runs,
+       coalesce((h.era, h.revision) > (v.era, v.revision), false)::boolean AS replaced,
+       coalesce(h.era = v.era AND h.revision = v.revision, false)::boolean AS current,
+       coalesce(h.running, false)::boolean AS running, coalesce(h.exits, 0)::integer AS exits,
+       coalesce(d.exits, 0)::integer AS exits_before, coalesce(h.last_exit, '')::text AS last_exit,
+       coalesce(l.holder, '')::text AS node, n.counted_at AS looked_at
+FROM fleet_targets t
+LEFT JOIN LATERAL (SELECT x.* FROM revisions x WHERE x.site = t.site AND x.name = t.name AND x.revision = t.revision OFFSET 0) v ON true
+LEFT JOIN site_leases l ON l.site = t.site AND NOT l.dropped
+LEFT JOIN LATERAL (SELECT x.* FROM node_held x WHERE x.site = t.site AND x.name = t.name AND x.node = l.holder OFFSET 0) h ON true
+LEFT JOIN LATERAL (SELECT x.* FROM delivery_nodes x WHERE x.delivery_id = t.delivery_id AND x.node = l.holder AND x.state = 'applied' OFFSET 0) d ON true
+LEFT JOIN nodes n ON n.name = l.holder
+WHERE t.fleet = @fleet AND t.run = @run AND t.wave = @wave AND t.state = 'succeeded' AND NOT t.proven
+ORDER BY t.updated_at, t.site, t.name LIMIT @max_rows;
+
+-- A verdict is of the delivery that it was made of.
+-- name: JudgeFleetTargets :execrows
+UPDATE fleet_targets t SET proven = k.state = 'succeeded', state = k.state, reason = k.reason, message = k.message,
+       updated_at = CASE WHEN k.state = 'succeeded' THEN t.updated_at ELSE now() END
+FROM (SELECT unnest(@sites::text[]) AS site, unnest(@names::text[]) AS name, unnest(@states::text[]) AS state,
+             unnest(@reasons::text[]) AS reason, unnest(@messages::text[]) AS message) k
+WHERE t.fleet = @fleet AND t.run = @run AND t.site = k.site AND t.name = k.name AND t.state = 'succeeded' AND NOT t.proven;
+
+-- name: CountFleetStarts :one
+SELECT count(*) FROM fleet_targets t
+WHERE t.fleet = @fleet AND t.run = @run AND t.wave = @wave AND t.state = 'succeeded' AND NOT t.proven;
+
 -- A retry leaves alone what waited before it: of the targets it has only those that failed.
 -- name: SeeFleet :one
 WITH r AS MATERIALIZED (SELECT x.* FROM fleet_runs x WHERE x.fleet = @fleet ORDER BY x.run DESC LIMIT 1),

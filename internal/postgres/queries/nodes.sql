@@ -66,16 +66,19 @@ WHERE site_leases.holder <> excluded.holder OR site_leases.dropped;
 UPDATE site_leases SET dropped = true WHERE site = @site;
 
 -- name: UpsertHeld :exec
-INSERT INTO node_held (site, name, node, era, revision, hash, enabled, deleted, running, high_era, high_revision, reason)
-SELECT @site, k.name, @node, k.era, k.revision, k.hash, k.enabled, k.deleted, k.running, k.high_era, k.high_revision, k.reason
+INSERT INTO node_held (site, name, node, era, revision, hash, enabled, deleted, running, high_era, high_revision, reason, exits, last_exit)
+SELECT @site, k.name, @node, k.era, k.revision, k.hash, k.enabled, k.deleted, k.running, k.high_era, k.high_revision, k.reason,
+       k.exits, k.last_exit
 FROM (SELECT unnest(@names::text[]) AS name, unnest(@eras::bigint[]) AS era, unnest(@revisions::bigint[]) AS revision,
              unnest(@hashes::bytea[]) AS hash, unnest(@enabled::boolean[]) AS enabled, unnest(@deleted::boolean[]) AS deleted,
              unnest(@running::boolean[]) AS running, unnest(@high_eras::bigint[]) AS high_era,
-             unnest(@high_revisions::bigint[]) AS high_revision, unnest(@reasons::text[]) AS reason) k
+             unnest(@high_revisions::bigint[]) AS high_revision, unnest(@reasons::text[]) AS reason,
+             unnest(@exits::integer[]) AS exits, unnest(@last_exits::text[]) AS last_exit) k
 ON CONFLICT (site, name, node) DO UPDATE SET
     era = excluded.era, revision = excluded.revision, hash = excluded.hash, enabled = excluded.enabled,
     deleted = excluded.deleted, running = excluded.running, high_era = excluded.high_era,
-    high_revision = excluded.high_revision, reason = excluded.reason, reported_at = now()
+    high_revision = excluded.high_revision, reason = excluded.reason, exits = excluded.exits, last_exit = excluded.last_exit,
+    reported_at = now()
 WHERE (node_held.era, node_held.revision) <= (excluded.era, excluded.revision)
    OR node_held.reported_at < sqlc.narg(starting_at)::timestamptz;
 
