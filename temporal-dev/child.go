@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/certs"
+	_ "github.com/holdfast-io/holdfast/internal/demo/entry"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	_ "github.com/holdfast-io/holdfast/internal/guardian/entry"
 	"github.com/holdfast-io/holdfast/internal/node/isolation"

@@ -191,7 +191,7 @@ func TestDeploymentContract(t *testing.T) {
 	require.Equal(t, "deployment/nginx\ndeployment/redis\ndeployment/web\n", s.ok("get", "deployments", "-o", "name").stdout)
 	require.Contains(t, s.ok("get", "deployments").stdout, "PENDING")
 	require.Contains(t, s.ok("describe", "deployment", "web").stdout, "0 of 2 healthy")
-	require.Contains(t, s.ok("explain", "deployment", "web").stdout, "python3 -m http.server ${PORT}")
+	require.Contains(t, s.ok("explain", "deployment", "web").stdout, "holdfast demo")
 	require.Contains(t, s.ok("explain", "deployment", "nginx", "-o", "json").stdout, `"state": "PENDING"`)
 
 	require.Contains(t, s.ok("scale", "web", "--replicas", "4", "--wait=false").stdout, "deployment/web scale accepted")

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/term"
 
+	_ "github.com/holdfast-io/holdfast/internal/demo/entry"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	_ "github.com/holdfast-io/holdfast/internal/guardian/entry"
 )

@@ -62,7 +62,7 @@ func newRootCommand(c *cli) *cobra.Command {
 		c.newExecCommand(), c.newReconcileCommand(), c.newOrphansCommand(), c.newDrainCommand(), c.newCordonCommand(), c.newUncordonCommand(), c.newWaitCommand(), c.newDeliveriesCommand(), c.newOperationsCommand(), c.newLogsCommand(),
 		c.newEventsCommand(), c.newArtifactCommand(), c.newTokenCommand(), c.newJoinTokenCommand(), c.newRegionCommand(), c.newRolloutCommand(), c.newSyncCommand(),
 		c.newContextCommand(), c.newVersionCommand(), newExitCodesTopic(),
-		c.newServerCommand(), c.newNodeCommand(), c.newAdminCommand(),
+		c.newServerCommand(), c.newNodeCommand(), c.newAdminCommand(), c.newDemoCommand(),
 	)
 	for _, v := range c.verbs() {
 		root.AddCommand(c.newVerb(v))

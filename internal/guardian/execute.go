@@ -3,10 +3,7 @@ package guardian
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
-	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -16,10 +13,6 @@ import (
 func (s *supervisor) execute() (started process, err error) {
 	env := s.launch.environment(s.state.Cookie)
 	command := s.launch.command(s.step)
-	program, err := findProgram(command[0], lookup(env, "PATH", fallbackPath))
-	if err != nil {
-		return process{}, err
-	}
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		return process{}, fmt.Errorf("open standard input: %w", err)
@@ -30,39 +23,28 @@ func (s *supervisor) execute() (started process, err error) {
 			return process{}, fmt.Errorf("hand over the output: %w", err)
 		}
 	}
-	started, err = s.family.start(program, command, &syscall.ProcAttr{
-		Dir:   s.launch.Dir,
-		Env:   env,
-		Files: []uintptr{null.Fd(), s.output.in.Fd(), s.output.in.Fd()},
+	found := searchFor(command[0], lookup(env, "PATH"), s.launch.OwnName, identityOf(s.launch.Spec))
+	return found.first(func(program string) (process, error) {
+		started, err := s.family.start(program, command, &syscall.ProcAttr{
+			Dir:   s.launch.Dir,
+			Env:   env,
+			Files: []uintptr{null.Fd(), s.output.in.Fd(), s.output.in.Fd()},
+		})
+		if err == nil {
+			return started, nil
+		}
+		return started, s.explain(program, err)
 	})
-	if err != nil {
-		return process{}, s.explain(program, err)
-	}
-	return started, nil
 }
 
-// explain finds out whether the program or the working directory is missing; the kernel's error is the same.
+// explain finds out whether the working directory is missing: the kernel's error is the same as for a program. Then no
+// other program can start either.
 func (s *supervisor) explain(program string, err error) error {
 	if info, dirErr := os.Stat(s.launch.Dir); dirErr != nil || !info.IsDir() {
-		return fmt.Errorf("working directory %s: %w", s.launch.Dir, err)
+		return fmt.Errorf("working directory %s: %s", s.launch.Dir, err) //nolint:errorlint // not an error of the program
+	}
+	if passedOver(err) {
+		return err
 	}
 	return fmt.Errorf("execute %s: %w", program, err)
-}
-
-// findProgram searches the command's own PATH, not the guardian's.
-func findProgram(name, path string) (string, error) {
-	if strings.Contains(name, "/") {
-		return name, nil
-	}
-	for dir := range strings.SplitSeq(path, ":") {
-		if !filepath.IsAbs(dir) {
-			continue // a relative entry would depend on where the guardian runs
-		}
-		candidate := filepath.Join(dir, name)
-		info, err := os.Stat(candidate)
-		if err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
-			return candidate, nil
-		}
-	}
-	return "", fmt.Errorf("execute %s: %w", name, fs.ErrNotExist)
 }

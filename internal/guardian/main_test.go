@@ -36,6 +36,9 @@ func TestMain(m *testing.M) {
 			os.Exit(agent(os.Args[2]))
 		case "exclusive":
 			os.Exit(exclusive(os.Args[2]))
+		case "greet":
+			fmt.Printf("%s greets as %d\n", os.Args[0], os.Getuid())
+			select {}
 		case "witness":
 			os.Exit(witness(os.Args[2]))
 		}
@@ -155,7 +158,7 @@ func shell(t *testing.T, script string) Spec {
 	return Spec{
 		Instance: "line-7",
 		Run:      fleet.Run{Command: []string{"sh", "-c", script}, StartSeconds: 0.05, StopSeconds: 20},
-		Env:      []string{"PATH=" + fallbackPath, "HOLDFAST_INSTANCE=line-7"},
+		Env:      []string{"PATH=" + systemPath, "HOLDFAST_INSTANCE=line-7"},
 		Dir:      t.TempDir(),
 		Labels:   Labels{Version: fleet.Version{Era: 1, Revision: 4}, Hash: "aa", RunHash: "bb", Epoch: 9},
 	}

@@ -128,5 +128,5 @@ func carried(pid int, name string) string {
 	if err != nil {
 		return ""
 	}
-	return lookup(strings.Split(string(env), "\x00"), name, "")
+	return lookup(strings.Split(string(env), "\x00"), name)
 }

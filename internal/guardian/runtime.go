@@ -26,6 +26,8 @@ type Runtime struct {
 	Root string
 	// Executable is the program that calls Main when its first argument is Command.
 	Executable string
+	// OwnName is the name by which a command runs Executable, if no folder of its PATH has such a program; "" for none.
+	OwnName string
 	// LifetimePID makes guardians stop when that process ends; with 0 they outlive all others.
 	LifetimePID int
 	// Unleased runs without a lease: neither Start nor the guardians check one.

@@ -79,6 +79,8 @@ type launch struct {
 	OutputLimit int64   `json:"outputLimit"`
 	// Leased binds the guardian to the lease file.
 	Leased bool `json:"leased,omitempty"`
+	// OwnName is Runtime.OwnName.
+	OwnName string `json:"ownName,omitempty"`
 }
 
 const (
@@ -86,8 +88,8 @@ const (
 	defaultStop  = 10 * time.Second
 	// cookieVar marks every process of an instance, see the package comment.
 	cookieVar = "HOLDFAST_GUARDIAN"
-	// fallbackPath finds programs for a command without PATH in its environment.
-	fallbackPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+	// systemPath finds programs that are in no folder of the command's own PATH.
+	systemPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 )
 
 // command is a PreStart command, or after them the command itself.
@@ -157,11 +159,11 @@ func (s Spec) environment(cookie string) []string {
 	return append(env, cookieVar+"="+cookie)
 }
 
-func lookup(env []string, name, otherwise string) string {
+func lookup(env []string, name string) string {
 	for _, kv := range env {
 		if value, ok := strings.CutPrefix(kv, name+"="); ok {
 			return value
 		}
 	}
-	return otherwise
+	return ""
 }

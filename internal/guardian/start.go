@@ -93,7 +93,7 @@ func (r *Runtime) start(ctx context.Context, dir string, lock *os.File, spec Spe
 	if ctx.Err() != nil {
 		return Status{}, errors.Join(fmt.Errorf("start the command: %w", context.Cause(ctx)), lock.Close())
 	}
-	asked := launch{Spec: spec, Backoff: r.Backoff, OutputLimit: r.OutputLimit, Leased: !r.Unleased}
+	asked := launch{Spec: spec, Backoff: r.Backoff, OutputLimit: r.OutputLimit, Leased: !r.Unleased, OwnName: r.OwnName}
 	if err := writeJSON(filepath.Join(dir, specFile), asked); err != nil {
 		return Status{}, errors.Join(err, lock.Close())
 	}

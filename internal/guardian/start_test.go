@@ -201,7 +201,7 @@ func TestStartFails(t *testing.T) {
 		change func(*Spec)
 		reason string
 	}{
-		"when the program is missing":   {func(s *Spec) { s.Run.Command = []string{"no-such-program"} }, "execute no-such-program: file does not exist"},
+		"when the program is missing":   {func(s *Spec) { s.Run.Command = []string{"no-such-program"} }, `program "no-such-program" not found in /usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin; install it there on the node, or give its path`},
 		"when its path is missing":      {func(s *Spec) { s.Run.Command = []string{"/no/such"} }, "execute /no/such: no such file or directory"},
 		"when it is not executable":     {func(s *Spec) { s.Run.Command = []string{"/etc/passwd"} }, "execute /etc/passwd: permission denied"},
 		"when the directory is missing": {func(s *Spec) { s.Dir = "/no/such" }, "working directory /no/such: no such file"},

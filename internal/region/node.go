@@ -177,6 +177,9 @@ func (cfg NodeConfig) whileLeaving(ctx, running context.Context, agent *node.Age
 	return staying
 }
 
+// ownName runs the node's own program in commands, wherever it is installed: [holdfast, demo].
+const ownName = "holdfast"
+
 func nodeRuntime(cfg NodeConfig, log *slog.Logger) (*guardian.Runtime, error) {
 	if cfg.Executable == "" {
 		var err error
@@ -189,7 +192,7 @@ func nodeRuntime(cfg NodeConfig, log *slog.Logger) (*guardian.Runtime, error) {
 		return nil, fleet.Errorf(fleet.Invalid, "locate the data directory: %w", err)
 	}
 	return &guardian.Runtime{
-		Root: filepath.Join(data, "run"), Executable: cfg.Executable, LifetimePID: cfg.LifetimePID, Log: log,
+		Root: filepath.Join(data, "run"), Executable: cfg.Executable, OwnName: ownName, LifetimePID: cfg.LifetimePID, Log: log,
 	}, nil
 }
 

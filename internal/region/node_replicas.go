@@ -66,7 +66,8 @@ func newNodeReplicas(ctx context.Context, cfg NodeConfig, agent *node.Agent, ins
 	}
 	dir := filepath.Join(filepath.Dir(instances.Root), "replicas")
 	runtime := &guardian.Runtime{
-		Root: filepath.Join(dir, "run"), Executable: instances.Executable, LifetimePID: instances.LifetimePID, Unleased: true, Log: log,
+		Root: filepath.Join(dir, "run"), Executable: instances.Executable, OwnName: instances.OwnName, LifetimePID: instances.LifetimePID,
+		Unleased: true, Log: log,
 	}
 	machine := cfg.Machine.detect(cfg.API)
 	machine.separation = apart.Separation()

@@ -21,6 +21,7 @@ func (k *Keeper) names(r known, def fleet.Definition, config string) map[string]
 	names := map[string]string{
 		"HOLDFAST_DEPLOYMENT": string(r.Deployment), "HOLDFAST_REPLICA": string(r.ID), "HOLDFAST_NODE": string(k.opt.Node),
 		"HOLDFAST_SITE": string(k.opt.Site), "HOLDFAST_EPOCH": strconv.FormatInt(r.ProcessVersion, 10),
+		"HOLDFAST_REVISION": strconv.FormatInt(r.Revision, 10),
 	}
 	if config != "" {
 		names["HOLDFAST_CONFIG"] = config

@@ -39,7 +39,7 @@ func TestLife(t *testing.T) {
 	vars := strings.Split(string(env), "\x00")
 	for _, want := range []string{
 		"PORT=" + port, "PORT_HTTP=" + port, "HOLDFAST_DEPLOYMENT=web", "HOLDFAST_REPLICA=" + string(first), "HOLDFAST_NODE=plant-1-a",
-		"HOLDFAST_SITE=plant-1", "HOLDFAST_EPOCH=7", "HOLDFAST_CONFIG=" + b.in(first, "conf/web.conf"), "ADDRESS=http://localhost:" + port + "/$",
+		"HOLDFAST_SITE=plant-1", "HOLDFAST_EPOCH=7", "HOLDFAST_REVISION=3", "HOLDFAST_CONFIG=" + b.in(first, "conf/web.conf"), "ADDRESS=http://localhost:" + port + "/$",
 	} {
 		require.Contains(t, vars, want)
 	}
