@@ -11,18 +11,21 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-var deliveryHeader = []string{"ID", "ATTEMPT", "ACTION", "FROM", "TO", "FROM-GENERATION", "GENERATION", "HASH", "STATE", "REASON", "NODES", "BY", "WHY", "CREATED", "ENDED"}
+var deliveryHeader = []string{"ID", "ATTEMPT", "ACTION", "REVISION", "GENERATION", "HASH", "STATE", "REASON", "NODES", "BY", "WHY", "CREATED", "ENDED"}
 
-func deliveryItem(d api.Delivery) item {
+func (c *cli) deliveryItem(d api.Delivery) item {
 	state := d.State
 	if d.SettledAs != "" {
 		state += " (settled as " + d.SettledAs + ")"
 	}
 	return item{name: "delivery/" + d.ID, value: d, cells: []string{
-		d.ID, number(d.Attempt), string(d.Action), number(d.FromRevision), number(d.Revision), number(d.FromGeneration), number(d.Generation),
-		short(d.RevisionHash), state, d.Reason, nodeStates(d.Nodes), d.RequestedBy, d.Why, stamp(d.CreatedAt), stampOf(d.EndedAt),
+		d.ID, number(d.Attempt), string(d.Action), change(d.FromRevision, d.Revision), change(d.FromGeneration, d.Generation),
+		short(d.RevisionHash), state, d.Reason, nodeStates(d.Nodes), d.RequestedBy, d.Why, c.ago(d.CreatedAt), c.agoOf(d.EndedAt),
 	}}
 }
+
+// change is a number before and after.
+func change(from, to int64) string { return fmt.Sprintf("%d -> %d", from, to) }
 
 func nodeStates(nodes []api.NodeProgress) string {
 	texts := make([]string, len(nodes))
@@ -51,19 +54,19 @@ func (c *cli) newDeliveriesCommand() *cobra.Command {
 			return err
 		}
 		return c.show(cmd.Context(), w, func(ctx context.Context) (view, error) {
-			return deliveriesView(ctx, client, key, w.limit)
+			return c.deliveriesView(ctx, client, key, w.limit)
 		})
 	}
 	return cmd
 }
 
-func deliveriesView(ctx context.Context, client *api.Client, key fleet.ObjectKey, limit int) (view, error) {
+func (c *cli) deliveriesView(ctx context.Context, client *api.Client, key fleet.ObjectKey, limit int) (view, error) {
 	deliveries, next, err := collect(limit, func(p api.Page) (api.List[api.Delivery], error) {
 		return client.Deliveries(ctx, key, p)
 	})
 	v := view{header: deliveryHeader, next: next}
 	for _, d := range deliveries {
-		v.items = append(v.items, deliveryItem(d))
+		v.items = append(v.items, c.deliveryItem(d))
 	}
 	return v, err
 }

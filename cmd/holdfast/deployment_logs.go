@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/holdfast-io/holdfast/api"
@@ -61,11 +62,15 @@ type replicaLogReader struct {
 	ended   map[fleet.ReplicaID]time.Time // when they ended
 	past    map[fleet.ReplicaID]bool      // known to have ended
 	last    fleet.ReplicaID               // whose output was written last
+	wrote   bool
 }
 
 func (l *replicaLogReader) run(ctx context.Context, follow bool) error { //nolint:revive // the flag as it was given
 	read := func(ctx context.Context) (view, error) { return view{}, l.round(ctx) }
 	_, err := read(ctx)
+	if err == nil && !l.wrote {
+		l.nothing(l.silence())
+	}
 	for follow && err == nil {
 		_, err = l.fetchAgain(ctx, read)
 	}
@@ -74,6 +79,26 @@ func (l *replicaLogReader) run(ctx context.Context, follow bool) error { //nolin
 	}
 	return err
 }
+
+// silence says why no output was written.
+func (l *replicaLogReader) silence() string {
+	switch {
+	case l.only != "" && l.offsets[l.only] > 0:
+		return fmt.Sprintf("replica %s of deployment %s wrote nothing after offset %d", l.only, l.name, l.offsets[l.only])
+	case l.only != "":
+		return fmt.Sprintf("replica %s of deployment %s wrote nothing", l.only, l.name)
+	case len(l.offsets) == 0:
+		return fmt.Sprintf("deployment %s has no replicas; see \"holdfast explain deployment %s\"", l.name, l.name)
+	}
+	var names []string
+	for _, id := range slices.Sorted(maps.Keys(l.offsets)) {
+		names = append(names, string(id))
+	}
+	return fmt.Sprintf("the replicas of deployment %s wrote nothing: %s", l.name, strings.Join(names, ", "))
+}
+
+// nothing tells people that there is no output. It is no output itself.
+func (c *cli) nothing(text string) { fmt.Fprintln(c.stderr, clean(text)) }
 
 // round writes the new output of each replica, and for a while that of ended ones.
 func (l *replicaLogReader) round(ctx context.Context) error {
@@ -178,6 +203,7 @@ func (l *replicaLogReader) write(chunk api.ReplicaLogChunk) (bool, error) {
 		return false, nil
 	}
 	seen := max(l.offsets[chunk.Replica]-chunk.Offset, 0)
+	l.wrote = true
 	l.offsets[chunk.Replica] = end
 	if l.flags.output == formatJSON || l.flags.output == formatYAML {
 		chunk.Offset, chunk.Data = chunk.Offset+seen, base64.StdEncoding.EncodeToString(data[seen:])

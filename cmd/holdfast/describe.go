@@ -160,7 +160,7 @@ func (c *cli) describeInstance(ctx context.Context, client *api.Client, o api.Ob
 			n.Reason, number(n.Owed), n.OwedReason,
 		})
 	}
-	history, err := deliveriesView(ctx, client, fleet.InstanceKey(fleet.SiteName(o.Site), fleet.InstanceName(o.Name)), describedDeliveries)
+	history, err := c.deliveriesView(ctx, client, fleet.InstanceKey(fleet.SiteName(o.Site), fleet.InstanceName(o.Name)), describedDeliveries)
 	if err != nil {
 		return err
 	}

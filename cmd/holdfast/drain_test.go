@@ -75,11 +75,11 @@ func TestDrainNode(t *testing.T) {
 	t.Run("cordons and uncordons, again and again", func(t *testing.T) {
 		require.Contains(t, s.ok("cordon", "plant-1-b", "--dry-run").stdout, "plant-1-b")
 		require.NotContains(t, s.ok("get", "nodes").stdout, "cordoned")
-		require.Contains(t, s.ok("cordon", "plant-1-b", "--reason", "new disk").stdout, "no, cordoned")
+		require.Contains(t, s.ok("cordon", "plant-1-b", "--reason", "new disk").stdout, "not enrolled, cordoned")
 		var n api.Node
 		require.NoError(t, json.Unmarshal([]byte(s.ok("cordon", "plant-1-b", "-o", "json").stdout), &n))
 		require.Equal(t, "new disk", n.Cordon.Reason)
-		require.Contains(t, s.ok("get", "nodes").stdout, "no, cordoned")
+		require.Contains(t, s.ok("get", "nodes").stdout, "not enrolled, cordoned")
 		require.Equal(t, "node/plant-1-b\n", s.ok("uncordon", "plant-1-b", "-o", "name").stdout)
 		require.NotContains(t, s.ok("uncordon", "plant-1-b").stdout, "cordoned")
 		require.Equal(t, exitNotFound, s.run("cordon", "ghost").code)
@@ -95,7 +95,7 @@ func TestDrainNode(t *testing.T) {
 		out.await(t, "node/plant-1-b drain accepted, operation ")
 		node.works(id, 4)
 		out.await(t, "drain node/plant-1-b: running, waiting for the node to acknowledge the drain, 4 in flight, deadline ")
-		require.Contains(t, s.ok("get", "nodes").stdout, "no, draining")
+		require.Contains(t, s.ok("get", "nodes").stdout, "draining")
 		require.Contains(t, s.ok("describe", "node", "plant-1-b").stdout, "waits: ack")
 		require.Equal(t, exitConflict, s.run("uncordon", "plant-1-b").code)
 		require.NoError(t, store.MoveConnections(t.Context(), drainedServer, nodes.ConnectionMoves{Acked: map[fleet.ConnectionID]int{id: 3}}))
@@ -105,7 +105,7 @@ func TestDrainNode(t *testing.T) {
 		node.steps()
 		out.await(t, "drain node/plant-1-b succeeded (drained): the node finished its work and closed its connection")
 		require.Equal(t, exitOK, stop())
-		require.Contains(t, s.ok("get", "nodes").stdout, "no, cordoned")
+		require.Contains(t, s.ok("get", "nodes").stdout, "not enrolled, cordoned")
 	})
 
 	t.Run("ends the wait, not the drain, and cancels it when asked", func(t *testing.T) { // X7

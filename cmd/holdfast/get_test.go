@@ -159,8 +159,8 @@ func TestDeliveries(t *testing.T) {
 		CreatedAt: testNow, EndedAt: &end, Nodes: []api.NodeProgress{nodeAt("plant-1-a", "applied", 1)},
 	}}
 	got := newShell(t, r).ok("deliveries", "plant-1/press-7")
-	require.Regexp(t, `\n2{32} +7 +deploy +3 +4 +1 +2 +aaaaaaaaaaaa +unknown \(settled as applied\) +communication +`+
-		`plant-1-a:applied +token:ci +ticket 4711 +2026-03-01T12:00:00Z +2026-03-01T12:00:03Z\n$`, got.stdout)
+	require.Regexp(t, `\n2{32} +7 +deploy +3 -> 4 +1 -> 2 +unknown \(settled as applied\) +-?\d+\w +\d+\w\n`+
+		` +hash: aaaaaaaaaaaa; reason: communication; nodes: plant-1-a:applied; by: token:ci; why: ticket 4711\n$`, got.stdout)
 }
 
 func TestDescribe(t *testing.T) {

@@ -2,22 +2,28 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"strings"
 
 	"github.com/holdfast-io/holdfast/api"
 )
 
-var nodeHeader = []string{"NAME", "SITE", "ROLE", "EPOCH", "ENROLLED", "READY", "INSTANCES", "OWED", "ORPHANS", "SEEN", "LINK", "SINCE", "IN FLIGHT", "KEY", "ISOLATION"}
+var nodeHeader = []string{"NAME", "SITE", "ROLE", "EPOCH", "READY", "INSTANCES", "OWED", "ORPHANS", "SEEN", "LINK", "KEY", "ISOLATION"}
 
 func (c *cli) nodeItem(n api.Node) item {
-	enrolled := yesNo(n.Enrolled)
-	if n.Revoked {
-		enrolled = "revoked"
-	}
 	return item{name: "node/" + n.Name, value: n, cells: []string{
-		n.Name, n.Site, string(n.Role), number(n.Epoch), enrolled, readyText(n),
-		number(n.Instances), number(n.Owed), number(n.Orphans), c.agoOf(n.SeenAt),
-		string(n.Connection.State), c.agoOf(n.Connection.Since), number(int64(n.Connection.InFlight)), c.keyText(n.Key), n.Isolation,
+		n.Name, n.Site, string(n.Role), number(n.Epoch), readyText(n), number(n.Instances), number(n.Owed), number(n.Orphans),
+		c.agoOf(n.SeenAt), c.linkText(n.Connection), c.keyText(n.Key), n.Isolation,
 	}}
+}
+
+// linkText is the state of a node's link, since when, and what it works on.
+func (c *cli) linkText(link api.NodeConnection) string {
+	text := strings.TrimSpace(string(link.State) + " " + c.agoOf(link.Since))
+	if link.InFlight > 0 {
+		text += fmt.Sprintf(", %d in flight", link.InFlight)
+	}
+	return text
 }
 
 // keyText is the age of a key, or the state of its rotation.
@@ -34,6 +40,12 @@ func (c *cli) keyText(k *api.NodeKey) string {
 // readyText includes what keeps new work away.
 func readyText(n api.Node) string {
 	text := yesNo(n.Ready)
+	switch {
+	case n.Revoked:
+		text = "revoked"
+	case !n.Enrolled:
+		text = "not enrolled"
+	}
 	switch {
 	case n.Drain != nil && n.Drain.EndedAt == nil:
 		text += ", draining"

@@ -74,6 +74,7 @@ type logReader struct {
 	out     io.Writer
 	offsets map[string]int64 // end of what was written, per node
 	last    string           // the node that wrote last
+	wrote   bool
 }
 
 func (l *logReader) run(ctx context.Context, f logFlags) error {
@@ -83,6 +84,9 @@ func (l *logReader) run(ctx context.Context, f logFlags) error {
 	}
 	read := func(ctx context.Context) (view, error) { return view{}, l.round(ctx, nodes) }
 	_, err = read(ctx)
+	if err == nil && !l.wrote {
+		l.nothing(l.silence(ctx, f))
+	}
 	for f.follow && err == nil {
 		_, err = l.fetchAgain(ctx, read)
 	}
@@ -90,6 +94,20 @@ func (l *logReader) run(ctx context.Context, f logFlags) error {
 		return endOfWatch(ctx, err)
 	}
 	return err
+}
+
+// silence says why no output was written.
+func (l *logReader) silence(ctx context.Context, f logFlags) string {
+	name := l.key.Scope + "/" + l.key.Name
+	if f.after > 0 {
+		return fmt.Sprintf("%s wrote nothing on %s after offset %d", name, f.node, f.after)
+	}
+	var spec fleet.InstanceSpec
+	o, _, err := l.client.Object(ctx, l.key)
+	if err == nil && json.Unmarshal(o.Spec, &spec) == nil && spec.Run == nil {
+		return name + " wrote nothing: it has no run section, so its nodes hold its config and run no command"
+	}
+	return name + " wrote nothing"
 }
 
 // nodes are the site's nodes that can run the instance.
@@ -147,7 +165,7 @@ func (l *logReader) write(node string, chunks []api.LogChunk) (bool, error) {
 		if chunk.Node != node || end <= l.offsets[node] {
 			continue
 		}
-		l.offsets[node], moved = end, true
+		l.offsets[node], moved, l.wrote = end, true, true
 		if err := l.writeChunk(node, chunk.Offset+seen, data[seen:]); err != nil {
 			return moved, err
 		}

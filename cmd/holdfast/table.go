@@ -3,11 +3,12 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 	"unicode"
+	"unicode/utf8"
 )
 
 // table is lines of cells in columns.
@@ -18,50 +19,139 @@ func newTable(header []string) *table { return &table{rows: [][]string{header}} 
 func (t *table) add(cells []string) { t.rows = append(t.rows, cells) }
 
 func (t *table) write(w io.Writer) error {
-	columns := tabwriter.NewWriter(w, 0, 4, 3, ' ', 0)
+	var c columns
 	for _, row := range t.rows {
-		for i, cell := range row {
-			if i > 0 {
-				fmt.Fprint(columns, "\t")
-			}
-			fmt.Fprint(columns, first(clean(cell), "-"))
-		}
-		fmt.Fprintln(columns)
+		c.fit(row)
 	}
-	if err := columns.Flush(); err != nil {
-		return fmt.Errorf("write output: %w", err)
+	c.begin(t.rows[0])
+	for i, row := range t.rows {
+		if err := c.line(w, row, i == 0); err != nil {
+			return fmt.Errorf("write output: %w", err)
+		}
 	}
 	return nil
 }
 
-// columns is a table whose lines arrive one by one: a column widens if a cell needs it.
-type columns struct{ widths []int }
+// lineWidth is how wide the lines of tables may become.
+const lineWidth = 120
 
+// columns is a table whose lines arrive one by one: a column widens if a cell needs it. What does not fit beside the
+// others is written below its line, with the name of its column.
+//
+//	REPLICA        NODE        STATE      SINCE
+//	0af3c21b9d44   plant-1-a   STARTING   5s
+//	    message: it must be healthy by 2026-07-01T12:00:00Z
+type columns struct {
+	header []string
+	widths []int
+	below  []bool
+	gap    int
+}
+
+// print writes a line, and before the first one the header.
 func (c *columns) print(w io.Writer, header, cells []string) {
-	if c.widths == nil {
-		c.widths = make([]int, len(header))
-		c.fit(header)
-		c.fit(cells)
-		c.line(w, header)
-	}
+	c.fit(header)
 	c.fit(cells)
-	c.line(w, cells)
+	if c.header == nil {
+		c.begin(header)
+		_ = c.line(w, header, true) // a lost terminal shows below
+	}
+	_ = c.line(w, cells, false)
 }
 
 func (c *columns) fit(cells []string) {
 	for i, cell := range cells {
-		if i < len(c.widths) {
-			c.widths[i] = max(c.widths[i], len([]rune(clean(cell))))
+		if i == len(c.widths) {
+			c.widths = append(c.widths, 1)
 		}
+		c.widths[i] = max(c.widths[i], utf8.RuneCountInString(clean(cell)))
 	}
 }
 
-func (c *columns) line(w io.Writer, cells []string) {
-	var line strings.Builder
-	for i, cell := range cells {
-		fmt.Fprintf(&line, "%-*s   ", c.widths[min(i, len(c.widths)-1)], first(clean(cell), "-"))
+// goBelow are the columns that go below first, in this order: explanations, then what -o json is for.
+var goBelow = []string{"MESSAGE", "TO END IT", "NODES", "WHY", "REASON", "BY", "HASH", "UNTIL", "AGE"}
+
+// begin chooses the columns that go below by the cells that are known: those of goBelow, then the widest. The first column
+// stays: it names the line.
+func (c *columns) begin(header []string) {
+	c.header, c.below, c.gap = header, make([]bool, len(header)), 3
+	if c.width() > lineWidth {
+		c.gap = 2
 	}
-	fmt.Fprintln(w, strings.TrimRight(line.String(), " "))
+	for _, name := range goBelow {
+		if at := slices.Index(header, name); at > 0 && c.width() > lineWidth {
+			c.below[at] = true
+		}
+	}
+	for c.width() > lineWidth {
+		widest := 0
+		for i := 1; i < len(header); i++ {
+			if !c.below[i] && (widest == 0 || c.widths[i] >= c.widths[widest]) {
+				widest = i
+			}
+		}
+		if widest == 0 {
+			return
+		}
+		c.below[widest] = true
+	}
+}
+
+func (c *columns) width() int {
+	total := -c.gap
+	for i, width := range c.widths {
+		if !c.below[i] {
+			total += width + c.gap
+		}
+	}
+	return total
+}
+
+func (c *columns) line(w io.Writer, cells []string, header bool) error { //nolint:revive // a header is a line without what is below
+	var line, rest strings.Builder
+	for i, cell := range cells {
+		cell = clean(cell)
+		switch at := min(i, len(c.widths)-1); {
+		case !c.below[at] && utf8.RuneCountInString(line.String()+first(cell, "-")) <= lineWidth:
+			fmt.Fprintf(&line, "%-*s", c.widths[at]+c.gap, first(cell, "-"))
+		case cell != "" && !header:
+			if rest.Len() > 0 {
+				rest.WriteString("; ")
+			}
+			fmt.Fprintf(&rest, "%s: %s", strings.ToLower(c.header[at]), cell)
+		}
+	}
+	lines := []string{strings.TrimRight(line.String(), " ")}
+	if rest.Len() > 0 {
+		for _, part := range wrap(rest.String(), lineWidth-len(belowIndent)) {
+			lines = append(lines, belowIndent+part)
+		}
+	}
+	_, err := fmt.Fprintln(w, strings.Join(lines, "\n"))
+	return err
+}
+
+const belowIndent = "    "
+
+// wrap breaks a text at spaces, and a word that is too long anywhere.
+func wrap(text string, width int) []string {
+	var lines []string
+	line := ""
+	for _, word := range strings.Fields(text) {
+		if line != "" && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) <= width {
+			line += " " + word
+			continue
+		}
+		if line != "" {
+			lines = append(lines, line)
+		}
+		runes := []rune(word)
+		for ; len(runes) > width; runes = runes[width:] {
+			lines = append(lines, string(runes[:width]))
+		}
+		line = string(runes)
+	}
+	return append(lines, line)
 }
 
 // clean keeps foreign text (names, reasons) from controlling the terminal.
