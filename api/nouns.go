@@ -40,6 +40,10 @@ type (
 	Durability = fleet.Durability
 	// Error is the error of every package that knows what went wrong.
 	Error = fleet.Error
+	// CheckFailure is why a check of a replica fails: its last failure, and how often.
+	CheckFailure = fleet.CheckFailure
+	// FailedChecks are the checks of a replica that fail.
+	FailedChecks = fleet.FailedChecks
 	// FleetCounts counts the targets of a wave or of a run by state.
 	FleetCounts = fleet.FleetCounts
 	// FleetEvent moves a run.
@@ -106,6 +110,8 @@ type (
 	Role = fleet.Role
 	// RolloutEvent moves a rollout.
 	RolloutEvent = fleet.RolloutEvent
+	// RolloutClock is what started the time of a rollout without progress again, or stops it.
+	RolloutClock = fleet.RolloutClock
 	// RolloutPhase is what a rollout under way is at.
 	RolloutPhase = fleet.RolloutPhase
 	// RolloutState is the state of a rollout.
@@ -263,6 +269,8 @@ const (
 	HealthDegraded   = fleet.HealthDegraded
 
 	PhasePreparing = fleet.PhasePreparing
+	PhasePreStart  = fleet.PhasePreStart
+	PhaseLaunching = fleet.PhaseLaunching
 	PhaseRunning   = fleet.PhaseRunning
 	PhaseStopping  = fleet.PhaseStopping
 	PhaseExited    = fleet.PhaseExited

@@ -118,23 +118,24 @@ type Rollout struct {
 	FromRevision int64         `json:"fromRevision" doc:"the stable one, to which it returns"`
 	ToRevision   int64         `json:"toRevision"`
 	// ProcessVersion is that of the replicas of ToRevision.
-	ProcessVersion int64      `json:"processVersion"`
-	Reason         string     `json:"reason,omitempty" doc:"why it returns, or returned"`
-	Message        string     `json:"message,omitempty" doc:"how far it is, or how it ended"`
-	Failure        string     `json:"failure,omitempty" doc:"the newest of a replica of the new revision"`
-	Step           int        `json:"step,omitempty" doc:"of a canary, from 1; the last brings all replicas"`
-	Steps          int        `json:"steps,omitempty" doc:"of a canary"`
-	Wanted         int        `json:"wanted" doc:"replicas of the new revision that there are to be now"`
-	Proven         int        `json:"proven" doc:"replicas that count: routable for min_healthy_time"`
-	MinHealthyTime float64    `json:"minHealthyTime" doc:"seconds for which a new replica must be routable to be proven, as declared or by default"`
-	Strategy       Strategy   `json:"strategy"`
-	ProgressAt     time.Time  `json:"progressAt" doc:"of the last progress"`
-	Until          *time.Time `json:"until,omitempty" doc:"when it is given up without progress, or in a pause if nobody resumes it"`
-	Deadline       *time.Time `json:"deadline,omitempty" doc:"when it is given up at the latest"`
-	CreatedBy      string     `json:"createdBy"`
-	CreatedAt      time.Time  `json:"createdAt"`
-	Since          time.Time  `json:"since" doc:"of the state"`
-	EndedAt        *time.Time `json:"endedAt,omitempty"`
+	ProcessVersion int64        `json:"processVersion"`
+	Reason         string       `json:"reason,omitempty" doc:"why it returns, or returned"`
+	Message        string       `json:"message,omitempty" doc:"how far it is, or how it ended"`
+	Failure        string       `json:"failure,omitempty" doc:"the newest of a replica of the new revision"`
+	Step           int          `json:"step,omitempty" doc:"of a canary, from 1; the last brings all replicas"`
+	Steps          int          `json:"steps,omitempty" doc:"of a canary"`
+	Wanted         int          `json:"wanted" doc:"replicas of the new revision that there are to be now"`
+	Proven         int          `json:"proven" doc:"replicas that count: routable for min_healthy_time"`
+	MinHealthyTime float64      `json:"minHealthyTime" doc:"seconds for which a new replica must be routable to be proven, as declared or by default"`
+	Strategy       Strategy     `json:"strategy"`
+	ProgressAt     time.Time    `json:"progressAt" doc:"of the last progress"`
+	Until          *time.Time   `json:"until,omitempty" doc:"when it is given up without progress, or in a pause if nobody resumes it"`
+	Clock          RolloutClock `json:"clock,omitempty" doc:"what until counts from, or why it does not run: preparing, not_connected, old_replicas, replica_proven, step, returns, paused, reconnected, region_back, scaled or joined; without one, it counts from when the rollout began"`
+	Deadline       *time.Time   `json:"deadline,omitempty" doc:"when it is given up at the latest"`
+	CreatedBy      string       `json:"createdBy"`
+	CreatedAt      time.Time    `json:"createdAt"`
+	Since          time.Time    `json:"since" doc:"of the state"`
+	EndedAt        *time.Time   `json:"endedAt,omitempty"`
 }
 
 // RestartMode is how a restart replaces the replicas.
@@ -187,7 +188,7 @@ type Replica struct {
 	State           ReplicaState   `json:"state"`
 	Health          ReplicaHealth  `json:"health"`
 	Routable        bool           `json:"routable" doc:"it is HEALTHY, and ready if it has a readiness check"`
-	Phase           ReplicaPhase   `json:"phase,omitempty" doc:"as its node says"`
+	Phase           ReplicaPhase   `json:"phase,omitempty" doc:"as its node says: preparing (its definition is downloaded, its image pulled), pre_start (its preStart commands run), launching (its start is retried), running, stopping, exited, failed or stopped"`
 	Revision        int64          `json:"revision"`
 	ProcessVersion  int64          `json:"processVersion"`
 	Endpoint        string         `json:"endpoint,omitempty"`
@@ -195,10 +196,11 @@ type Replica struct {
 	PID             int            `json:"pid,omitempty"`
 	Restarts        int            `json:"restarts"`
 	Since           time.Time      `json:"since" doc:"of the state"`
-	StartupDeadline *time.Time     `json:"startupDeadline,omitempty" doc:"of one that is STARTING and whose process runs: its first probe has to succeed by then"`
+	StartupDeadline *time.Time     `json:"startupDeadline,omitempty" doc:"of one that is STARTING and whose preStart commands or process run: its first probe has to succeed by then"`
 	ProvenAt        *time.Time     `json:"provenAt,omitempty" doc:"of one that is routable and not proven yet: until then nothing that works ends for it"`
 	Reason          string         `json:"reason,omitempty"`
 	Message         string         `json:"message,omitempty"`
+	Failing         FailedChecks   `json:"failing,omitzero" doc:"why its checks fail, or did when it ended"`
 	CreatedAt       time.Time      `json:"createdAt"`
 	EndedAt         *time.Time     `json:"endedAt,omitempty"`
 }

@@ -317,7 +317,7 @@ func (d *service) guardianKilledPreparing(t *testing.T) {
 	before, fewest := ids(d.healthy(t, 2)), d.least(t)
 	op := d.declare(t)
 	eventually(t, "its first command runs", func() bool { _, err := os.Stat(asked); return err == nil })
-	one := d.newOne(t, "one is prepared", before, func(r api.Replica) bool { return r.Phase == fleet.PhasePreparing })
+	one := d.newOne(t, "one is prepared", before, func(r api.Replica) bool { return r.Phase == fleet.PhasePreStart })
 	kill9(t, d.guards(t, one))
 	d.newOne(t, "another takes its place", append(before, one.ID), func(api.Replica) bool { return true })
 	require.NoError(t, os.WriteFile(may, nil, 0o600))

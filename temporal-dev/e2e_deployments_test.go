@@ -35,6 +35,7 @@ func TestE2EDeployments(t *testing.T) {
 		{"deaf to SIGTERM", s.replicasDeaf},
 		{"asked while it fails", s.replicasPressed},
 		{"a release that crashes", s.releaseCrashes},
+		{"says why", s.rolloutSaysWhy},
 		{"from broken to good", s.stableBroken},
 		{"surged", s.replicasSurged},
 		{"workflow lost", s.workflowLost},

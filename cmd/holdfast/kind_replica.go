@@ -29,11 +29,21 @@ func (c *cli) replicaCells(r api.Replica) []string {
 	case r.EndedAt != nil:
 		health = ""
 	case r.State == fleet.ReplicaHealthy && !r.Routable:
-		health += ", not ready"
+		health += ", not ready" + causeText(r.Failing.Readiness)
+	default:
+		health += causeText(r.Failing.Health)
 	}
 	return []string{
 		r.Node, string(r.State), health, number(r.Revision), r.Endpoint, fmt.Sprint(r.Restarts), r.Reason, c.ago(r.Since), c.ago(r.CreatedAt),
 	}
+}
+
+// causeText is why a check fails, "" if it does not.
+func causeText(f *api.CheckFailure) string {
+	if f == nil {
+		return ""
+	}
+	return ": " + f.Cause
 }
 
 // replicasTable is a table of the replicas of one deployment.
@@ -45,21 +55,29 @@ func (c *cli) replicasTable(replicas []api.Replica) *table {
 	return t
 }
 
-// replicaMessage adds the start-up deadline to the message of a starting replica, and to others when they are proven.
+// replicaMessage is the message of a replica with why its checks fail, of a starting one with its
+// start-up deadline, and of others with when they are proven.
 func replicaMessage(r api.Replica) string {
-	var text string
-	switch {
-	case r.StartupDeadline != nil:
-		text = "it must be healthy by " + stamp(*r.StartupDeadline)
-	case r.ProvenAt != nil:
-		text = "it is proven at " + stamp(*r.ProvenAt)
-	default:
-		return r.Message
+	var parts []string
+	add := func(text string) {
+		if text != "" {
+			parts = append(parts, text)
+		}
 	}
-	if r.Message != "" {
-		text = r.Message + ", " + text
+	add(r.Message)
+	if !fleet.ByHealth(r.Reason) { // else the message says it
+		add(r.Failing.String())
 	}
-	return text
+	if r.Phase == fleet.PhasePreStart {
+		add("its preStart commands run")
+	}
+	if r.StartupDeadline != nil {
+		add("it must be healthy by " + stamp(*r.StartupDeadline))
+	}
+	if r.ProvenAt != nil {
+		add("it is proven at " + stamp(*r.ProvenAt))
+	}
+	return strings.Join(parts, ", ")
 }
 
 func listReplicas(ctx context.Context, c *cli, client *api.Client, in listing) ([]item, string, error) {

@@ -86,6 +86,8 @@ func (c *cli) rolloutItem(name string, r api.Rollout) item {
 	}
 	if r.Until != nil {
 		until = stamp(*r.Until)
+	} else if r.Clock.Stops() && r.State.Active() {
+		until = "waits: " + string(r.Clock)
 	}
 	return item{name: fmt.Sprintf("deployment/%s/%d", name, r.Number), value: r, cells: []string{
 		fmt.Sprint(r.Number), string(r.State), step, number(r.FromRevision), number(r.ToRevision), fmt.Sprint(r.Wanted), fmt.Sprint(r.Proven), r.Reason, r.Message, until,

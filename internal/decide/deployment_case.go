@@ -151,16 +151,17 @@ func (c *deploymentCase) endDead() {
 func diedOf(r fleet.ReplicaSeen) (reason, message string) {
 	switch {
 	case r.Phase.Over():
-		return cmp.Or(r.Reason, fleet.ReasonExited), r.Message
+		reason = cmp.Or(r.Reason, fleet.ReasonExited)
+		return reason, fleet.Explained(reason, r.Message, r.Failing)
 	case r.Lost:
 		return ReasonLost, fmt.Sprintf("node %s reported its replicas, and this one was not among them", r.Node)
 	case r.Gone:
 		return ReasonNodeLost, fmt.Sprintf("node %s no longer belongs to the region", r.Node)
 	case r.Phase == "":
 		return ReasonNotTakenUp, fmt.Sprintf("node %s is connected and did not report it within %s", r.Node, takeUpLimit)
-	case r.State == fleet.ReplicaStarting && r.Phase == fleet.PhaseRunning:
-		return fleet.ReasonStartupDeadline, fmt.Sprintf("it has been running on node %s since %s and was not healthy within its start-up deadline",
-			r.Node, r.Since.UTC().Format(time.RFC3339))
+	case r.State == fleet.ReplicaStarting && (r.Phase == fleet.PhaseRunning || r.Phase == fleet.PhasePreStart):
+		return fleet.ReasonStartupDeadline, fleet.Explained(fleet.ReasonStartupDeadline, fmt.Sprintf(
+			"it has been running on node %s since %s and was not healthy within its start-up deadline", r.Node, r.Since.UTC().Format(time.RFC3339)), r.Failing)
 	}
 	return ReasonStuck, fmt.Sprintf("node %s is connected and missed its deadlines", r.Node)
 }

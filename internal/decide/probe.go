@@ -20,7 +20,7 @@ type ProbeState struct {
 	Begun bool `json:"begun,omitempty"`
 	// Missed is when the last probe that failed began.
 	Missed time.Duration `json:"missed,omitempty"`
-	// Deadline is the latest time for the first success (S48, S84).
+	// Deadline is the latest time for the first success; it runs from the first preStart command on (S48, S84).
 	Deadline time.Duration `json:"deadline"`
 	// Settle is the latest time, after the first success, to become healthy: a replica that answers only now and
 	// then would never become healthy or unhealthy. 0 means never.
@@ -29,6 +29,24 @@ type ProbeState struct {
 	Next time.Duration `json:"next"`
 	// Since is when Health last changed.
 	Since time.Duration `json:"since"`
+	// Failure is the last failure since it was healthy, zero while it is healthy and the last probe succeeded.
+	Failure ProbeFailure `json:"failure,omitzero"`
+}
+
+// ProbeFailure is why a probe failed, and how many in a row did for that, since the first of them.
+type ProbeFailure struct {
+	Cause string        `json:"cause,omitempty"`
+	Times int           `json:"times,omitempty"`
+	First time.Duration `json:"first,omitempty"`
+}
+
+// again counts a failure with those before it of the same cause. Successes between them do not matter.
+func (f ProbeFailure) again(cause string, at time.Duration) ProbeFailure {
+	if f.Cause != cause {
+		f = ProbeFailure{Cause: cause, First: at}
+	}
+	f.Times++
+	return f
 }
 
 // StartProbes starts with a new process. Without probes it is healthy while it runs.
@@ -40,24 +58,45 @@ func StartProbes(check fleet.HealthCheck, startup, at time.Duration) ProbeState 
 	return p
 }
 
+// PreStart is the start-up time of a new process whose preStart commands begin; its probes share it.
+func PreStart(startup, at time.Duration) ProbeState {
+	return ProbeState{Deadline: at + startup, Missed: at}
+}
+
+// StillPreStart records that the preStart commands still ran at an instant.
+func (p ProbeState) StillPreStart(at time.Duration) ProbeState {
+	p.Missed = at
+	return p
+}
+
+// PreStartLate reports that the preStart commands did not end in time. As with Late, only an observation counts.
+func (p ProbeState) PreStartLate() bool { return p.Deadline > 0 && p.Missed >= p.Deadline }
+
 // StartReadiness starts with the probes of a readiness check. It knows only ready (HEALTHY) and not ready (UNHEALTHY), and
 // no deadline: failures count from the first on.
 func StartReadiness(from fleet.ReplicaHealth, at time.Duration) ProbeState {
 	return ProbeState{Health: from, Begun: true, Next: at, Since: at}
 }
 
-// Probe records one result. At is when that probe began, so that the pace does not drift.
-func Probe(p ProbeState, check fleet.HealthCheck, ok bool, at time.Duration) ProbeState {
+// Probe records one result: why the probe failed, "" if it succeeded. At is when that probe began, so that the pace does
+// not drift.
+func Probe(p ProbeState, check fleet.HealthCheck, cause string, at time.Duration) ProbeState {
 	check = check.WithDefaults()
 	was := p.Health
+	if cause != "" {
+		p.Failure = p.Failure.again(cause, at)
+	}
 	switch {
-	case ok:
+	case cause == "":
 		if !p.Begun {
 			p.Settle = max(p.Deadline, at+check.SettleTime())
 		}
 		p.Passed, p.Failed, p.Begun = p.Passed+1, 0, true
 		if p.Passed >= check.HealthyThreshold {
 			p.Health = fleet.HealthHealthy
+		}
+		if p.Health == fleet.HealthHealthy {
+			p.Failure = ProbeFailure{}
 		}
 	case p.Begun:
 		p.Passed, p.Failed, p.Missed = 0, p.Failed+1, at

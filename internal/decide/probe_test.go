@@ -11,6 +11,16 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
+// The results of a probe: why it failed, "" for a success.
+const passes, fails = "", "connection refused"
+
+func result(ok bool) string {
+	if ok {
+		return passes
+	}
+	return fails
+}
+
 // S47 to S50, S75, S77 to S79, S83, S84
 func TestProbe(t *testing.T) {
 	t.Parallel()
@@ -34,7 +44,7 @@ func TestProbe(t *testing.T) {
 			for i, r := range c.results {
 				begun := p.Begun || r == '+'
 				at := p.Next
-				p = decide.Probe(p, fleet.HealthCheck{}, r == '+', at)
+				p = decide.Probe(p, fleet.HealthCheck{}, result(r == '+'), at)
 				require.Equal(t, c.want[i], p.Health, "result %d", i)
 				if begun {
 					require.Equal(t, at+10*time.Second, p.Next)
@@ -66,7 +76,7 @@ func TestReadinessProbes(t *testing.T) {
 			p := decide.StartReadiness(c.from, time.Hour)
 			for i, r := range c.results {
 				at := p.Next
-				p = decide.Probe(p, check, r == '+', at)
+				p = decide.Probe(p, check, result(r == '+'), at)
 				require.Equal(t, c.want[i], p.Health, "result %d", i)
 				require.Equal(t, at+5*time.Second, p.Next, "its pace is that of the check from the beginning")
 				require.False(t, p.Late())
@@ -82,11 +92,11 @@ func TestProbeTimes(t *testing.T) {
 	check := fleet.HealthCheck{HealthyThreshold: 2, Timeout: 4}
 	p := decide.StartProbes(check, time.Minute, 0)
 	require.Equal(t, time.Hour+100*time.Millisecond+4*time.Second, p.Resume(check, time.Hour).Deadline)
-	p = decide.Probe(p, check, true, time.Second)
+	p = decide.Probe(p, check, passes, time.Second)
 	require.Zero(t, p.Since)
-	p = decide.Probe(p, check, true, 2*time.Second)
+	p = decide.Probe(p, check, passes, 2*time.Second)
 	require.Equal(t, 2*time.Second, p.Since)
-	p = decide.Probe(p, check, true, 3*time.Second)
+	p = decide.Probe(p, check, passes, 3*time.Second)
 	require.Equal(t, 2*time.Second, p.Since)
 }
 
@@ -95,16 +105,16 @@ func TestProbeDeadline(t *testing.T) {
 	t.Parallel()
 	check := fleet.HealthCheck{HealthyThreshold: 1}
 	p := decide.StartProbes(check, 2*time.Minute, time.Second)
-	p = decide.Probe(p, check, false, 2*time.Minute)
+	p = decide.Probe(p, check, fails, 2*time.Minute)
 	require.False(t, p.Late(), "it may have begun to answer since")
-	require.True(t, decide.Probe(p, check, false, 2*time.Minute+time.Second).Late())
+	require.True(t, decide.Probe(p, check, fails, 2*time.Minute+time.Second).Late())
 	resumed := p.Resume(check, time.Hour)
-	require.False(t, decide.Probe(resumed, check, false, time.Hour).Late(), "it is looked at for as long as a probe may take")
-	require.True(t, decide.Probe(resumed, check, false, time.Hour+6*time.Second).Late())
+	require.False(t, decide.Probe(resumed, check, fails, time.Hour).Late(), "it is looked at for as long as a probe may take")
+	require.True(t, decide.Probe(resumed, check, fails, time.Hour+6*time.Second).Late())
 	delayed := p.Delay(time.Hour)
-	require.False(t, decide.Probe(delayed, check, false, time.Hour+2*time.Minute).Late(), "it has the time that nobody could look")
-	require.True(t, decide.Probe(delayed, check, false, time.Hour+2*time.Minute+time.Second).Late())
-	p = decide.Probe(p, check, true, time.Hour)
+	require.False(t, decide.Probe(delayed, check, fails, time.Hour+2*time.Minute).Late(), "it has the time that nobody could look")
+	require.True(t, decide.Probe(delayed, check, fails, time.Hour+2*time.Minute+time.Second).Late())
+	p = decide.Probe(p, check, passes, time.Hour)
 	require.Equal(t, p, p.Delay(time.Hour), "what is healthy has no deadline")
 	require.Equal(t, fleet.HealthHealthy, p.Health, "nobody looked before, and it serves")
 	require.False(t, p.Late())
@@ -123,27 +133,27 @@ func TestProbeSettles(t *testing.T) {
 	for i := range 10 {
 		require.False(t, p.Late(), "it has ten looks")
 		now = p.Next
-		p = decide.Probe(p, check, i%2 == 0, now)
+		p = decide.Probe(p, check, result(i%2 == 0), now)
 		require.Equal(t, fleet.HealthNotChecked, p.Health)
 	}
 	require.Equal(t, 11*time.Second, p.Due())
-	require.False(t, decide.Probe(p, check, true, p.Next).Late(), "it may still come to an answer")
-	require.True(t, decide.Probe(decide.Probe(p, check, true, p.Next), check, false, p.Next+time.Second).Late())
-	p = decide.Probe(decide.Probe(p, check, true, now), check, true, now+time.Second)
+	require.False(t, decide.Probe(p, check, passes, p.Next).Late(), "it may still come to an answer")
+	require.True(t, decide.Probe(decide.Probe(p, check, passes, p.Next), check, fails, p.Next+time.Second).Late())
+	p = decide.Probe(decide.Probe(p, check, passes, now), check, passes, now+time.Second)
 	require.Equal(t, fleet.HealthHealthy, p.Health)
 	require.Zero(t, p.Due())
 	for range 3 {
-		p = decide.Probe(p, check, false, p.Next)
+		p = decide.Probe(p, check, fails, p.Next)
 	}
 	require.Equal(t, fleet.HealthUnhealthy, p.Health)
 	require.False(t, p.Late(), "that has its own way")
-	slow := decide.Probe(decide.StartProbes(check, time.Minute, time.Second), check, true, time.Second)
+	slow := decide.Probe(decide.StartProbes(check, time.Minute, time.Second), check, passes, time.Second)
 	require.Equal(t, 61*time.Second, slow.Due(), "it has all of its start-up for that")
 	require.Equal(t, time.Hour+61*time.Second, slow.Delay(time.Hour).Due())
 	slow = slow.Resume(check, time.Hour)
 	require.Equal(t, time.Hour+10*time.Second, slow.Due(), "nobody looked in between")
 	check.Timeout = 4
-	patient := decide.Probe(decide.StartProbes(check, time.Second, time.Second), check, true, time.Second)
+	patient := decide.Probe(decide.StartProbes(check, time.Second, time.Second), check, passes, time.Second)
 	require.Equal(t, 41*time.Second, patient.Due(), "a look may take longer than the interval")
 }
 
@@ -164,7 +174,7 @@ func TestProbeCounts(t *testing.T) {
 			}
 			row, last, begun = row+1, ok, begun || ok
 			was, at := p.Health, p.Next
-			p = decide.Probe(p, check, ok, at)
+			p = decide.Probe(p, check, result(ok), at)
 			require.Greater(t, p.Next, at)
 			switch {
 			case ok && row >= check.HealthyThreshold:
@@ -192,4 +202,31 @@ func TestAmendedProbes(t *testing.T) {
 	require.Equal(t, at+slow.SettleTime(), trial.Amend(fast, slow, at).Settle)
 	starts := decide.ProbeState{Health: fleet.HealthNotChecked, Deadline: at + time.Hour, Next: at}
 	require.Equal(t, starts, starts.Amend(slow, fast, at))
+}
+
+// A probe keeps why it failed last, and how often in a row for that, until the replica is healthy.
+func TestProbeFailure(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name    string
+		results []string
+		want    decide.ProbeFailure
+	}{
+		{"none before the first probe", nil, decide.ProbeFailure{}},
+		{"counts the failures of one cause", []string{"a", "a", "a"}, decide.ProbeFailure{Cause: "a", Times: 3, First: 1}},
+		{"counts anew for another cause", []string{"a", "a", "b"}, decide.ProbeFailure{Cause: "b", Times: 1, First: 3}},
+		{"keeps it over a success that does not make it healthy", []string{"a", "", "a"}, decide.ProbeFailure{Cause: "a", Times: 2, First: 1}},
+		{"forgets it once healthy", []string{"a", "", ""}, decide.ProbeFailure{}},
+		{"counts from the first failure of what was healthy", []string{"", "", "a", "a"}, decide.ProbeFailure{Cause: "a", Times: 2, First: 3}},
+		{"forgets a failure that a healthy replica got over", []string{"", "", "a", ""}, decide.ProbeFailure{}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			p := decide.StartProbes(fleet.HealthCheck{}, time.Minute, 0)
+			for i, cause := range c.results {
+				p = decide.Probe(p, fleet.HealthCheck{}, cause, time.Duration(i+1))
+			}
+			require.Equal(t, c.want, p.Failure)
+		})
+	}
 }

@@ -38,7 +38,7 @@ func saidState(seen fleet.ReplicaSeen, said fleet.ReplicaStatus) (to fleet.Repli
 	switch said.Phase {
 	case fleet.PhaseExited, fleet.PhaseFailed, fleet.PhaseStopped, fleet.PhaseStopping:
 		return fleet.ReplicaUnhealthy, again
-	case fleet.PhasePreparing:
+	case fleet.PhasePreparing, fleet.PhasePreStart, fleet.PhaseLaunching:
 		return fleet.ReplicaStarting, again
 	case fleet.PhaseRunning:
 	}

@@ -12,7 +12,8 @@ type ReplicaProcess string
 // Nothing of it runs before it is started and once it is over.
 const (
 	ProcessNone      ReplicaProcess = ""          // nothing done yet
-	ProcessPreparing ReplicaProcess = "preparing" // its definition is fetched, its image pulled, its first commands run
+	ProcessPreparing ReplicaProcess = "preparing" // its definition is downloaded, its image pulled
+	ProcessPreStart  ReplicaProcess = "pre_start" // its preStart commands run
 	ProcessPrepared  ReplicaProcess = "prepared"
 	ProcessRunning   ReplicaProcess = "running"
 	ProcessStopping  ReplicaProcess = "stopping" // a graceful stop is under way
@@ -58,8 +59,6 @@ type ReplicaHere struct {
 	Probe ProbeState    `json:"probe"`
 	// Reason is why Process is over or broken.
 	Reason string `json:"reason,omitempty"`
-	// Started is set once a driver runs anything of it, even just its first commands.
-	Started bool `json:"started,omitempty"`
 	// Again marks a stop for a restart: its probes failed, or its first success was late.
 	Again bool `json:"again,omitempty"`
 	// Restarts counts restarts after failed probes, limited by Terms.Restarts; Alone those after exits while the
@@ -83,7 +82,7 @@ const (
 	aloneLeast, aloneMost = time.Second, 30 * time.Second
 	stopAgain             = time.Second
 	killAgain             = 5 * time.Second
-	// PrepareLimit is how long a node may take to prepare a replica.
+	// PrepareLimit is how long a node may take to download the definition of a replica and to pull its image.
 	PrepareLimit = 30 * time.Minute
 	// ReasonPrepareLimit is the reason of a replica that was not prepared in that time.
 	ReasonPrepareLimit = "not_prepared"
@@ -112,8 +111,10 @@ var replicaRules = []struct {
 	{"given_up_ends", func(c hereCase) bool { return c.GaveUp && c.lives() }, step(DoStop)},
 	{"given_up", func(c hereCase) bool { return c.GaveUp }, step(DoRest)},
 	{"prepare", is(ProcessNone), step(DoPrepare)},
+	{fleet.ReasonStartupDeadline, func(c hereCase) bool { return c.preStartLate() && (c.Away == 0 || c.spent()) }, giveUp(fleet.ReasonStartupDeadline)},
+	{"started_late", hereCase.preStartLate, stopForRestart(fleet.ReasonStartupDeadline)},
+	{"pre_start", is(ProcessPreStart), func(c hereCase) ReplicaAction { return restUntil(c.Probe.Deadline) }},
 	{"preparing_too_long", func(c hereCase) bool { return c.Process == ProcessPreparing && c.past(PrepareLimit) && c.Away == 0 }, giveUp(ReasonPrepareLimit)},
-	{"prepared_late", func(c hereCase) bool { return c.Process == ProcessPreparing && c.past(PrepareLimit) && c.Started }, stopForRestart(ReasonPrepareLimit)},
 	{"prepare_again", func(c hereCase) bool { return c.Process == ProcessPreparing && c.past(PrepareLimit) }, step(DoPrepare)},
 	{"preparing", is(ProcessPreparing), func(c hereCase) ReplicaAction { return restUntil(c.Since + PrepareLimit) }},
 	{"start", is(ProcessPrepared), step(DoStart)},
@@ -180,7 +181,7 @@ func stopping(c hereCase) ReplicaAction {
 // lives reports whether any of it runs or is about to.
 func (c hereCase) lives() bool {
 	switch c.Process {
-	case ProcessPreparing, ProcessRunning, ProcessStopping, ProcessKilled:
+	case ProcessPreparing, ProcessPreStart, ProcessRunning, ProcessStopping, ProcessKilled:
 		return true
 	case ProcessNone, ProcessPrepared, ProcessOver, ProcessBroken:
 	}
@@ -189,6 +190,7 @@ func (c hereCase) lives() bool {
 
 func (c hereCase) past(limit time.Duration) bool { return c.now >= c.Since+limit }
 func (c hereCase) late() bool                    { return c.Probe.Late() }
+func (c hereCase) preStartLate() bool            { return c.Process == ProcessPreStart && c.Probe.PreStartLate() }
 func (c hereCase) unwell() bool                  { return c.Probe.Health == fleet.HealthUnhealthy }
 func (c hereCase) spent() bool                   { return c.Restarts >= c.Terms.Restarts }
 

@@ -85,6 +85,14 @@ func unwell(h *decide.ReplicaHere)             { h.Probe.Health = fleet.HealthUn
 func late(h *decide.ReplicaHere) {
 	h.Probe = decide.ProbeState{Deadline: time.Minute, Missed: time.Minute}
 }
+
+// preStart is a replica that was seen to run its preStart commands at an instant, of which the deadline is now.
+func preStart(seen time.Duration) func(*decide.ReplicaHere) {
+	return func(h *decide.ReplicaHere) {
+		h.Process, h.Probe = decide.ProcessPreStart, decide.PreStart(time.Minute, time.Minute).StillPreStart(seen)
+	}
+}
+
 func regionAway(h *decide.ReplicaHere) { h.Away = time.Minute }
 func told(h *decide.ReplicaHere)       { h.Run = false }
 func refused(at time.Duration) func(*decide.ReplicaHere) {
@@ -110,9 +118,12 @@ func TestReplica(t *testing.T) {
 		{"tries again what took too long to prepare while the region is away", here(is2(decide.ProcessPreparing), func(h *decide.ReplicaHere) {
 			h.Since, h.Away = -decide.PrepareLimit, time.Hour
 		}), decide.ReplicaAction{Rule: "prepare_again", Do: decide.DoPrepare}},
-		{"ends first what its driver runs of it", here(is2(decide.ProcessPreparing), func(h *decide.ReplicaHere) {
-			h.Since, h.Away, h.Started = -decide.PrepareLimit, time.Hour, true
-		}), decide.ReplicaAction{Rule: "prepared_late", Do: decide.DoStop, Restart: true, Reason: decide.ReasonPrepareLimit}},
+		{"waits for its preStart commands until its startup deadline", here(preStart(now - 1)), decide.ReplicaAction{Rule: "pre_start", Do: decide.DoRest, Until: now}},
+		{"does not take for late what nobody saw run since its deadline", here(preStart(now-1), since(-time.Hour)), decide.ReplicaAction{Rule: "pre_start", Do: decide.DoRest, Until: now}},
+		{"gives up what runs its preStart commands for too long", here(preStart(now)), decide.ReplicaAction{Rule: "startup_deadline", Do: decide.DoGiveUp, Reason: fleet.ReasonStartupDeadline}},
+		{"starts it again without the region", here(preStart(now), regionAway), decide.ReplicaAction{Rule: "started_late", Do: decide.DoStop, Restart: true, Reason: fleet.ReasonStartupDeadline}},
+		{"and gives it up after its last restart", here(preStart(now), regionAway, restarts(3)), decide.ReplicaAction{Rule: "startup_deadline", Do: decide.DoGiveUp, Reason: fleet.ReasonStartupDeadline}},
+		{"ends its preStart commands when it is told to", here(preStart(now), told), decide.ReplicaAction{Rule: "told_to_end", Do: decide.DoStop}},
 		{"gives it up once the region is there to make another", here(is2(decide.ProcessPreparing), func(h *decide.ReplicaHere) {
 			h.Since = -decide.PrepareLimit
 		}), decide.ReplicaAction{Rule: "preparing_too_long", Do: decide.DoGiveUp, Reason: decide.ReasonPrepareLimit}},
@@ -174,12 +185,18 @@ func (k *keeper) do(t *rapid.T, a decide.ReplicaAction) {
 	case decide.DoPrepare:
 		k.to(decide.ProcessPreparing)
 	case decide.DoStart:
+		k.here.Probe = decide.ProbeState{}
 		if a.Restart && k.here.Again {
 			k.here.Restarts++
 		} else if a.Restart {
 			k.here.Alone++
 		}
 		k.here.Again = false
+		if rapid.Bool().Draw(t, "preStart") {
+			k.to(decide.ProcessPreStart)
+			k.here.Probe = decide.PreStart(time.Minute, k.now)
+			return
+		}
 		k.to(decide.ProcessRunning)
 		k.here.Probe = decide.StartProbes(fleet.HealthCheck{}, time.Minute, k.now)
 	case decide.DoStop:
@@ -203,6 +220,14 @@ func (k *keeper) passes(t *rapid.T, a decide.ReplicaAction) {
 	switch k.here.Process {
 	case decide.ProcessPreparing:
 		k.to(rapid.SampledFrom([]decide.ReplicaProcess{decide.ProcessPrepared, decide.ProcessBroken}).Draw(t, "prepared"))
+	case decide.ProcessPreStart:
+		k.now += time.Duration(rapid.IntRange(1, 40).Draw(t, "command")) * time.Second
+		if rapid.Bool().Draw(t, "runs on") {
+			k.here.Probe = k.here.Probe.StillPreStart(k.now)
+			return
+		}
+		k.to(decide.ProcessRunning)
+		k.here.Probe.Health = fleet.HealthNotChecked
 	case decide.ProcessStopping:
 		if rapid.Bool().Draw(t, "hangs") {
 			k.now = a.Until
@@ -218,7 +243,7 @@ func (k *keeper) passes(t *rapid.T, a decide.ReplicaAction) {
 		}
 		ok := rapid.Bool().Draw(t, "ok")
 		k.now += time.Second
-		k.here.Probe = decide.Probe(k.here.Probe, fleet.HealthCheck{Interval: 1, HealthyThreshold: 1, UnhealthyThreshold: 1}, ok, k.now)
+		k.here.Probe = decide.Probe(k.here.Probe, fleet.HealthCheck{Interval: 1, HealthyThreshold: 1, UnhealthyThreshold: 1}, result(ok), k.now)
 	case decide.ProcessNone, decide.ProcessPrepared, decide.ProcessOver, decide.ProcessBroken:
 		k.now += time.Second
 	}

@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"strings"
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -103,12 +104,16 @@ func (r *rollout) on(rule string, e fleet.RolloutEvent) {
 			r.step(recreateStop)
 		}
 		r.plan.Reason, r.plan.Anew = rule, true
-		r.plan.Most, r.plan.ProgressAt = len(r.proven()), r.seen.At
+		r.plan.Most = len(r.proven())
+		r.progress(fleet.ClockReturns)
 		if rule == ReasonNotConnected || rule == ReasonNotConfirmed {
 			r.plan.Failure = "replicas may run on these nodes: " + listNodes(r.silent())
 		}
 		if n := r.next.unready(); n > 0 && r.plan.Failure == "" {
 			r.plan.Failure = replicasAre(n, "healthy and not ready: the readiness check does not pass")
+		}
+		if why := whyNone(r.next.good); why != "" && e == fleet.RolloutExpire {
+			r.plan.Failure = strings.TrimPrefix(r.plan.Failure+"; "+why, "; ")
 		}
 	case fleet.RolloutFail:
 		if rule == ReasonReturnIncomplete {
@@ -164,10 +169,11 @@ func (r *rollout) look(at time.Time) {
 func (r *rollout) measure() {
 	r.plan.Proven = len(r.proven())
 	if r.plan.Proven > r.Most {
-		r.plan.Most, r.plan.ProgressAt = r.plan.Proven, r.seen.At
+		r.plan.Most = r.plan.Proven
+		r.progress(fleet.ClockProven)
 	}
 	if r.state == fleet.RolloutPaused {
-		r.plan.ProgressAt = r.seen.At
+		r.progress(fleet.ClockPaused)
 	}
 	if !r.back {
 		r.countFailures()

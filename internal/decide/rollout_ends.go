@@ -132,27 +132,49 @@ const mostReturn = 24 * time.Hour
 
 // late reports whether the time without progress is over. It counts from the last progress, from when the nodes of
 // replicas that are not proven reconnected, and from when the region was back. It stops while such a node is not connected,
-// while images are prepared, while only old replicas have to end, and in an interval.
+// while definitions are downloaded and images pulled, while only old replicas have to end, and in an interval.
 func (r *rollout) late() bool {
 	proven := r.proven()
 	if len(proven) >= r.limit() || r.stops() {
-		r.plan.ProgressAt = r.seen.At
+		r.progress(fleet.ClockOldReplicas)
 		return false
 	}
-	since := later(r.plan.ProgressAt, r.There)
+	since := r.plan.ProgressAt
+	r.countsFrom(&since, r.There, fleet.ClockRegionBack)
 	for _, x := range r.to().good {
 		if slices.Contains(proven, x) {
 			continue
 		}
-		if !x.Unheard.IsZero() || r.prepares(x) {
-			r.plan.ProgressAt = r.seen.At
+		if stops := r.stopsClock(x); stops != "" {
+			r.progress(stops)
 			r.look(r.seen.At.Add(r.Progress / 2))
 			return false
 		}
-		since = later(since, x.HeardSince)
+		r.countsFrom(&since, x.HeardSince, fleet.ClockReconnected)
 	}
 	r.plan.Until = since.Add(r.Progress)
 	return r.past(r.plan.Until)
+}
+
+// progress starts the time without progress again, or holds it.
+func (r *rollout) progress(by fleet.RolloutClock) { r.plan.ProgressAt, r.plan.Clock = r.seen.At, by }
+
+// countsFrom moves the start of the time without progress to a later event, which is its reason then.
+func (r *rollout) countsFrom(since *time.Time, at time.Time, by fleet.RolloutClock) {
+	if at.After(*since) {
+		*since, r.plan.Clock = at, by
+	}
+}
+
+// stopsClock is why a replica that is not proven stops the time without progress, "" if it does not.
+func (r *rollout) stopsClock(x fleet.ReplicaSeen) fleet.RolloutClock {
+	switch {
+	case !x.Unheard.IsZero():
+		return fleet.ClockNotConnected
+	case r.prepares(x):
+		return fleet.ClockPreparing
+	}
+	return ""
 }
 
 // preparesLong is how long a replica is prepared whose image has to be pulled; a process takes less.

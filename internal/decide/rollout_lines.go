@@ -10,8 +10,8 @@ import (
 func newRollout(seen fleet.DeploymentSeen) *rollout {
 	r := &rollout{RolloutSeen: *seen.Rollout, seen: seen, state: seen.Rollout.State, back: seen.Rollout.State == fleet.RolloutCanceling}
 	r.plan = fleet.RolloutPlan{
-		Reason: r.Reason, Step: r.Step, StepAt: r.StepAt, Want: r.Want, Most: r.Most, ProgressAt: r.ProgressAt, Short: r.Short, Failure: r.Failure,
-		Failures: r.Failures, FailedAt: r.FailedAt,
+		Reason: r.Reason, Step: r.Step, StepAt: r.StepAt, Want: r.Want, Most: r.Most, ProgressAt: r.ProgressAt, Clock: r.Clock, Short: r.Short,
+		Failure: r.Failure, Failures: r.Failures, FailedAt: r.FailedAt,
 		Crashes: r.To.Crashes, Owed: r.To.Owed, NextAttempt: r.To.NextAttempt,
 	}
 	r.stable, r.next = viewDeployment(StableLine(seen)), viewDeployment(NextLine(seen))

@@ -48,7 +48,8 @@ func FirstStep(s fleet.Strategy, routable, least int) int {
 // step goes to a step; the time without progress starts again.
 func (r *rollout) step(n int) {
 	r.Step, r.plan.Step, r.StepAt, r.plan.StepAt = n, n, time.Time{}, time.Time{}
-	r.plan.ProgressAt, r.again = r.seen.At, true
+	r.again = true
+	r.progress(fleet.ClockStep)
 }
 
 func (r *rollout) advance() { r.step(r.Step + 1) }
@@ -61,7 +62,8 @@ func (r *rollout) reaches() bool {
 func (r *rollout) reachesPause() bool { return r.reaches() && r.steps()[r.Step].Pause }
 
 func (r *rollout) reach() {
-	r.StepAt, r.plan.StepAt, r.plan.ProgressAt, r.again = r.seen.At, r.seen.At, r.seen.At, true
+	r.StepAt, r.plan.StepAt, r.again = r.seen.At, r.seen.At, true
+	r.progress(fleet.ClockStep)
 }
 
 // waited: the interval of a step that was reached is over, and it still is.

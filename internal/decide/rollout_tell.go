@@ -29,9 +29,13 @@ func (r *rollout) tellHow() string {
 		}
 		return fmt.Sprintf("revision %d was rolled back to revision %d: %s", r.To.Revision, r.seen.Revision, r.why())
 	}
-	if r.plan.Failure != "" {
+	switch why := whyNone(r.next.good); {
+	case r.plan.Failure != "":
 		of += "; " + r.plan.Failure
+	case why != "":
+		of += "; " + why
 	}
+	of += clockTexts[r.plan.Clock]
 	if r.recreates() && r.Step < recreateStart {
 		of = "its replicas end before the first new one starts"
 	}
@@ -99,4 +103,14 @@ func RolloutPhase(r fleet.RolloutSeen, proven int) fleet.RolloutPhase {
 		return fleet.PhaseProvisioned
 	}
 	return fleet.PhaseDraining
+}
+
+// clockTexts say what stopped or moved the time without progress, where the rest of a message does not show it.
+var clockTexts = map[fleet.RolloutClock]string{
+	fleet.ClockPreparing:    "; the progress deadline does not run while a replica downloads its definition or pulls its image",
+	fleet.ClockNotConnected: "; the progress deadline does not run while the node of a new replica is not connected",
+	fleet.ClockReconnected:  "; the progress deadline counts from when the node of a new replica reconnected",
+	fleet.ClockRegionBack:   "; the progress deadline counts from when the region was back",
+	fleet.ClockScaled:       "; the progress deadline counts from the change of the target",
+	fleet.ClockJoined:       "; the progress deadline counts from the release that joined the rollout",
 }

@@ -69,7 +69,7 @@ func TestTakenNames(t *testing.T) {
 			require.Empty(t, out.Data)
 			_, err = d.Start(t.Context(), launch(func(l *replicas.Launch) { f.images[l.Process.Image] = true }))
 			require.Equal(t, fleet.Conflict, fleet.KindOf(err), "%v", err)
-			err = d.Prepare(t.Context(), launch(func(l *replicas.Launch) { l.Process.PreStart = [][]string{{"fetch"}} }))
+			err = ready(t.Context(), d, launch(func(l *replicas.Launch) { l.Process.PreStart = [][]string{{"fetch"}} }))
 			require.Equal(t, fleet.Conflict, fleet.KindOf(err), "%v", err)
 			require.NoError(t, d.Stop(t.Context(), web, 0))
 			require.NoError(t, d.Remove(t.Context(), web))
@@ -86,7 +86,7 @@ func TestImagesByID(t *testing.T) {
 	f.images["example.org/secret:1"] = true
 	for _, id := range []string{"c", "cafe", "cafe0123"} {
 		l := launch(func(l *replicas.Launch) { l.Process.Image = id })
-		require.ErrorContains(t, d.Prepare(t.Context(), l), "connection reset")
+		require.ErrorContains(t, ready(t.Context(), d, l), "connection reset")
 		_, err := d.Start(t.Context(), l)
 		var failure *replicas.Failure
 		require.ErrorAs(t, err, &failure)
@@ -101,20 +101,20 @@ func TestTooLongToDescribe(t *testing.T) {
 	d, f := setup(t)
 	long := strings.Repeat("x", fleet.MaxCommandBytes/2)
 	l := launch(func(l *replicas.Launch) { l.Process.Args = []string{long, long} })
-	require.NoError(t, d.Prepare(t.Context(), l))
+	require.NoError(t, ready(t.Context(), d, l))
 	_, err := d.Start(t.Context(), l)
 	var failure *replicas.Failure
 	require.ErrorAs(t, err, &failure)
 	require.Equal(t, fleet.ReasonNotStarted, failure.Reason)
 	require.EqualError(t, err, "command and environment have 262159 bytes; the limit is 262144")
 	l.Process.PreStart = [][]string{{long, long, "x"}}
-	require.Equal(t, fleet.Invalid, fleet.KindOf(d.Prepare(t.Context(), l)))
+	require.Equal(t, fleet.Invalid, fleet.KindOf(ready(t.Context(), d, l)))
 	require.Empty(t, f.containers)
 
 	f.comment = strings.Repeat("x", maxImage)
-	err = d.Prepare(t.Context(), launch())
+	err = ready(t.Context(), d, launch())
 	require.Equal(t, fleet.Invalid, fleet.KindOf(err))
 	require.EqualError(t, err, "labels, environment and commands of the image have more than 262144 bytes")
 	f.comment = strings.Repeat("x", maxImage-100)
-	require.NoError(t, d.Prepare(t.Context(), launch()))
+	require.NoError(t, ready(t.Context(), d, launch()))
 }

@@ -110,11 +110,13 @@ func (d *Driver) Look(ctx context.Context, id fleet.ReplicaID) (replicas.Found, 
 	return replicas.Found{ID: id, Running: c.State.Running, PID: c.State.Pid}, err
 }
 
-// Prepare pulls the image if it is missing, and runs the commands before the start.
+// Prepare pulls the image if it is missing.
 func (d *Driver) Prepare(ctx context.Context, l replicas.Launch) error {
-	if err := d.engine.pull(ctx, l.Process.Image); err != nil {
-		return err
-	}
+	return d.engine.pull(ctx, l.Process.Image)
+}
+
+// RunBefore runs the commands before the start.
+func (d *Driver) RunBefore(ctx context.Context, l replicas.Launch) error {
 	for i, command := range l.Process.PreStart {
 		if err := d.before(ctx, l, i, command); err != nil {
 			return err

@@ -48,9 +48,17 @@ func launch(change ...func(*replicas.Launch)) replicas.Launch {
 	return l
 }
 
+// ready prepares a launch, and runs its commands before the start.
+func ready(ctx context.Context, d *Driver, l replicas.Launch) error {
+	if err := d.Prepare(ctx, l); err != nil {
+		return err
+	}
+	return d.RunBefore(ctx, l)
+}
+
 func started(t *testing.T, d *Driver, l replicas.Launch) {
 	t.Helper()
-	require.NoError(t, d.Prepare(t.Context(), l))
+	require.NoError(t, ready(t.Context(), d, l))
 	found, err := d.Start(t.Context(), l)
 	require.NoError(t, err)
 	require.Equal(t, replicas.Found{ID: web, Running: true, PID: 4711}, found)
@@ -99,7 +107,7 @@ func TestVersion(t *testing.T) {
 		t.Parallel()
 		d, f := setup(t)
 		f.oldest, f.newest = apiVersion{1, 24}, apiVersion{1, 43}
-		require.NoError(t, d.Prepare(t.Context(), launch()))
+		require.NoError(t, ready(t.Context(), d, launch()))
 		f.mu.Lock()
 		f.oldest, f.newest = apiVersion{1, 44}, apiVersion{1, 52}
 		f.mu.Unlock()
@@ -265,7 +273,7 @@ func TestEndsAtOnce(t *testing.T) {
 	f.exits["serve"] = 3
 	for _, check := range []*fleet.HealthCheck{nil, {Type: fleet.HealthHTTP}} {
 		l := launch(func(l *replicas.Launch) { l.Process.Health = check })
-		require.NoError(t, d.Prepare(t.Context(), l))
+		require.NoError(t, ready(t.Context(), d, l))
 		_, err := d.Start(t.Context(), l)
 		var failure *replicas.Failure
 		require.ErrorAs(t, err, &failure)
@@ -335,7 +343,7 @@ func TestCannotStart(t *testing.T) {
 	t.Parallel()
 	d, f := setup(t)
 	for image, reason := range map[string]string{"gone": fleet.ReasonNoImage, "late@sha256:1": fleet.ReasonNoImage, "away": ""} {
-		err := d.Prepare(t.Context(), launch(func(l *replicas.Launch) { l.Process.Image = image }))
+		err := ready(t.Context(), d, launch(func(l *replicas.Launch) { l.Process.Image = image }))
 		require.Error(t, err)
 		var failure *replicas.Failure
 		if reason == "" {
@@ -348,7 +356,7 @@ func TestCannotStart(t *testing.T) {
 	}
 	require.ElementsMatch(t, []string{"gone:latest", "late:sha256:1", "away:latest"}, f.pulls)
 	l := launch(func(l *replicas.Launch) { l.Process.Command = []string{"no-such-program"} })
-	require.NoError(t, d.Prepare(t.Context(), l))
+	require.NoError(t, ready(t.Context(), d, l))
 	_, err := d.Start(t.Context(), l)
 	var failure *replicas.Failure
 	require.ErrorAs(t, err, &failure)
@@ -361,10 +369,10 @@ func TestPreStart(t *testing.T) {
 	d, f := setup(t)
 	f.exits["fetch"], f.exits["fail"] = 0, 7
 	l := launch(func(l *replicas.Launch) { l.Process.PreStart = [][]string{{"fetch", "model"}} })
-	require.NoError(t, d.Prepare(t.Context(), l))
+	require.NoError(t, ready(t.Context(), d, l))
 	require.Empty(t, f.containers)
 	l.Process.PreStart = append(l.Process.PreStart, []string{"fail"})
-	err := d.Prepare(t.Context(), l)
+	err := ready(t.Context(), d, l)
 	var failure *replicas.Failure
 	require.ErrorAs(t, err, &failure)
 	require.Equal(t, "command 2 before the start: exit code 7", failure.Error())
@@ -389,7 +397,7 @@ func TestPreStartHangs(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	prepared := make(chan error, 1)
 	go func() {
-		prepared <- d.Prepare(ctx, launch(func(l *replicas.Launch) { l.Process.PreStart = [][]string{{"sleep", "infinity"}} }))
+		prepared <- ready(ctx, d, launch(func(l *replicas.Launch) { l.Process.PreStart = [][]string{{"sleep", "infinity"}} }))
 	}()
 	require.Eventually(t, func() bool {
 		f.mu.Lock()
@@ -647,7 +655,7 @@ func TestOutputOfOneContainerAndTheNext(t *testing.T) {
 	l := launch(func(l *replicas.Launch) { l.Process.PreStart = [][]string{{"fetch"}, {"fail"}} })
 	f.exits["fail"] = 7
 	prepared := make(chan error, 1)
-	go func() { prepared <- d.Prepare(t.Context(), l) }()
+	go func() { prepared <- ready(t.Context(), d, l) }()
 	before := name + "-before"
 	require.Eventually(t, func() bool {
 		f.mu.Lock()

@@ -80,7 +80,7 @@ func (o *onEngine) launch(args ...string) replicas.Launch {
 
 func (o *onEngine) start(l replicas.Launch) replicas.Found {
 	o.t.Helper()
-	require.NoError(o.t, o.Prepare(o.t.Context(), l))
+	require.NoError(o.t, ready(o.t.Context(), o.Driver, l))
 	found, err := o.Start(o.t.Context(), l)
 	require.NoError(o.t, err)
 	require.Equal(o.t, replicas.Found{ID: o.id, Running: true, PID: found.PID}, found)
@@ -91,7 +91,7 @@ func (o *onEngine) start(l replicas.Launch) replicas.Found {
 // fails starts what ends by itself, or never does, and gives the reason.
 func (o *onEngine) fails(l replicas.Launch) replicas.Exit {
 	o.t.Helper()
-	err := o.Prepare(o.t.Context(), l)
+	err := ready(o.t.Context(), o.Driver, l)
 	if err == nil {
 		_, err = o.Start(o.t.Context(), l)
 	}
@@ -292,7 +292,7 @@ func (o *onEngine) before() {
 	hangs.Process.PreStart = [][]string{{"/program", "stubborn"}}
 	ctx, cancel := context.WithCancel(o.t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- o.Prepare(ctx, hangs) }()
+	go func() { ended <- ready(ctx, o.Driver, hangs) }()
 	o.eventually(func() bool {
 		all, err := o.engine.list(o.t.Context(), labelReplica, "bbbbbbbbbbbb")
 		return err == nil && len(all) == 1 && all[0].runs()

@@ -73,10 +73,11 @@ func (s ReplicaState) Live() bool {
 // ReplicaPhase is a node's report about a replica's process.
 type ReplicaPhase string
 
-// A replica is prepared (its definition fetched, its image pulled), runs, and ends: by itself, as requested, or
-// because it could not be kept running.
+// A replica is prepared, started, runs, and ends: by itself, as requested, or because it could not be kept running.
 const (
-	PhasePreparing ReplicaPhase = "preparing"
+	PhasePreparing ReplicaPhase = "preparing" // its definition is downloaded, its image pulled
+	PhasePreStart  ReplicaPhase = "pre_start" // its preStart commands run
+	PhaseLaunching ReplicaPhase = "launching" // its start failed, and its node retries it
 	PhaseRunning   ReplicaPhase = "running"
 	PhaseStopping  ReplicaPhase = "stopping"
 	PhaseExited    ReplicaPhase = "exited"  // it ended by itself
@@ -86,7 +87,31 @@ const (
 
 // ReplicaPhases lists all phases.
 func ReplicaPhases() []ReplicaPhase {
-	return []ReplicaPhase{PhasePreparing, PhaseRunning, PhaseStopping, PhaseExited, PhaseFailed, PhaseStopped}
+	return []ReplicaPhase{PhasePreparing, PhasePreStart, PhaseLaunching, PhaseRunning, PhaseStopping, PhaseExited, PhaseFailed, PhaseStopped}
+}
+
+// Known is the phase in the words of the build before, which refuses others: all before the program runs is preparing there.
+func (p ReplicaPhase) Known() ReplicaPhase {
+	if p == PhasePreStart || p == PhaseLaunching {
+		return PhasePreparing
+	}
+	return p
+}
+
+// Exactly is the phase of which a build says Known, and beside it exact, if it is one that the build before does not know.
+func (p ReplicaPhase) Exactly(exact ReplicaPhase) ReplicaPhase {
+	if exact.Known() == p && exact != "" {
+		return exact
+	}
+	return p
+}
+
+// Exact is the word beside Known, "" where that says all.
+func (p ReplicaPhase) Exact() ReplicaPhase {
+	if p.Known() == p {
+		return ""
+	}
+	return p
 }
 
 // Over reports whether the replica no longer runs and its node will not start it again by itself.
@@ -138,6 +163,18 @@ type ReplicaStatus struct {
 	// Definition empty.
 	ProcessVersion int64  `json:"processVersion,omitempty"`
 	Definition     string `json:"definition,omitempty"`
+	// HealthFailure and ReadinessFailure are why its checks fail, nil for one that does not, and from nodes of the build
+	// before.
+	HealthFailure    *ReportedFailure `json:"healthFailure,omitempty"`
+	ReadinessFailure *ReportedFailure `json:"readinessFailure,omitempty"`
+}
+
+// FailsChecks reports whether a check fails in the report.
+func (s ReplicaStatus) FailsChecks() bool { return s.HealthFailure != nil || s.ReadinessFailure != nil }
+
+// FailedAt are the checks that fail, as reported at an instant.
+func (s ReplicaStatus) FailedAt(now time.Time) FailedChecks {
+	return FailedChecks{Health: s.HealthFailure.at(now), Readiness: s.ReadinessFailure.at(now)}
 }
 
 // The reasons that nodes report.
@@ -196,6 +233,8 @@ type ReplicaSeen struct {
 	Worked  time.Time `json:"worked,omitzero"`
 	Reason  string    `json:"reason,omitempty"`
 	Message string    `json:"message,omitempty"`
+	// Failing describes its checks that fail, or did when it ended, "" for none.
+	Failing string `json:"failing,omitempty"`
 	// Stop is the time between the graceful and the forced stop of its revision.
 	Stop time.Duration `json:"stop,omitempty"`
 	// StopBy is when a TERMINATING replica counts as ended although its node has not reported it.

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -70,7 +71,7 @@ func (s ReplicaStatus) Validate() error {
 	case len(s.Endpoint) > maxReplicaEndpoint:
 		return Errorf(TooLarge, "the endpoint is too long: %d bytes", len(s.Endpoint)).At("endpoint")
 	}
-	return s.validatePorts()
+	return errors.Join(s.HealthFailure.validate("healthFailure"), s.ReadinessFailure.validate("readinessFailure"), s.validatePorts())
 }
 
 func (s ReplicaStatus) validatePorts() error {

@@ -121,6 +121,8 @@ type RolloutSeen struct {
 	Want       int       `json:"want,omitempty"`
 	Most       int       `json:"most,omitempty"`
 	ProgressAt time.Time `json:"progressAt"`
+	// Clock is why ProgressAt is what it is.
+	Clock RolloutClock `json:"clock,omitempty"`
 	// Since is when State last changed. There is 30 s after the region last became available.
 	Since time.Time `json:"since,omitzero"`
 	There time.Time `json:"there,omitzero"`
@@ -181,4 +183,30 @@ type RolloutPlan struct {
 	NextAttempt time.Time `json:"nextAttempt,omitzero"`
 	// Until is when it is given up without progress, or in a pause if nobody resumes it; zero while no clock runs.
 	Until time.Time `json:"until,omitzero"`
+	// Clock is since what Until counts, or why no clock runs.
+	Clock RolloutClock `json:"clock,omitempty"`
+}
+
+// RolloutClock is what started the time without progress again, or stops it. It is a stable word.
+type RolloutClock string
+
+// The first three stop it.
+const (
+	ClockPreparing    RolloutClock = "preparing"      // a new replica downloads its definition or pulls its image
+	ClockNotConnected RolloutClock = "not_connected"  // the node of a new replica is not connected
+	ClockOldReplicas  RolloutClock = "old_replicas"   // only earlier replicas have to end
+	ClockBegan        RolloutClock = ""               // the rollout began
+	ClockProven       RolloutClock = "replica_proven" // one more new replica is proven
+	ClockStep         RolloutClock = "step"           // it went to another step, or reached it
+	ClockReturns      RolloutClock = "returns"        // it returns to the stable revision
+	ClockPaused       RolloutClock = "paused"         // it is paused, or was until then
+	ClockReconnected  RolloutClock = "reconnected"    // the node of a new replica reconnected
+	ClockRegionBack   RolloutClock = "region_back"    // the region was not available before
+	ClockScaled       RolloutClock = "scaled"         // the target changed
+	ClockJoined       RolloutClock = "joined"         // a release changed its terms and joined it
+)
+
+// Stops reports whether the time without progress does not run.
+func (c RolloutClock) Stops() bool {
+	return c == ClockPreparing || c == ClockNotConnected || c == ClockOldReplicas
 }

@@ -62,6 +62,8 @@ type explaining struct {
 	spec   *fleet.DeploymentSpec // what is judged: what was released, or declared where nothing was; nil of one that has ended
 	ends   bool                  // nothing of it is to run
 	failed []deployments.Replica // newest first
+	// unwell run, have not failed, and their checks fail.
+	unwell []deployments.Replica
 	// unplaced says why there is no place for the replicas that are missing, "" when there is.
 	unplaced, unplacedMessage string
 	out                       api.Explanation
@@ -147,6 +149,11 @@ func (x *explaining) running(ctx context.Context) error {
 	for _, r := range slices.Concat(live, ended) {
 		if isFailed(r) {
 			x.failed = append(x.failed, r)
+		}
+	}
+	for _, r := range live {
+		if !isFailed(r) && r.Failing.String() != "" {
+			x.unwell = append(x.unwell, r)
 		}
 	}
 	slices.SortStableFunc(x.failed, byEnd)

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -23,6 +24,9 @@ const (
 	CauseReadiness         = "readiness"
 )
 
+// WordChecksFail is the reason of a replica that has not failed, and whose checks do.
+const WordChecksFail = "checks_fail"
+
 // causeRules name the cause behind each stable word, and what helps; the weightiest come first.
 var causeRules = []struct {
 	code  string
@@ -35,10 +39,10 @@ var causeRules = []struct {
 	{CauseReadiness, []string{decide.ReadinessMissing}, "upgrade the agents of the nodes listed below, or remove readiness from the declaration"},
 	{CauseNoResources, []string{decide.NoNode, decide.NoRoom, decide.PortsTaken, fleet.ReasonNoDriver}, "ask for less, free a node, raise maxReplicas of a pool that is full, or widen the placement; nodes below says what is missing where"},
 	{CauseImage, []string{fleet.ReasonNoImage}, "check the name of the image, and that the nodes may pull it"},
-	{CausePreparation, []string{decide.ReasonPrepareLimit}, "the message says what failed last: the pull of the image, the engine, the way to the region, or preStart commands that do not end"},
+	{CausePreparation, []string{decide.ReasonPrepareLimit}, "the message says what failed last: the pull of the image, the engine, or the way to the region"},
 	{CauseProgram, []string{
 		fleet.ReasonExited, fleet.ReasonNotStarted, fleet.ReasonStartupDeadline, fleet.ReasonProbesFailed,
-		fleet.ReasonRestartsUsedUp, fleet.ReasonOutOfMemory, fleet.ReasonPortTaken, fleet.ReasonGPUTaken,
+		fleet.ReasonRestartsUsedUp, fleet.ReasonOutOfMemory, fleet.ReasonPortTaken, fleet.ReasonGPUTaken, WordChecksFail,
 	}, "output below is what the program wrote last; then correct the declaration, or holdfast restart deployment NAME"},
 	{CauseNode, []string{decide.ReasonNodeLost, decide.ReasonLost, decide.ReasonNotTakenUp, decide.ReasonStuck, decide.ReasonNotHeard, fleet.ReasonNodeStopped}, "holdfast get nodes"},
 }
@@ -99,11 +103,23 @@ func (x *explaining) said() []word {
 	for _, c := range x.out.Status.Conditions {
 		all = append(all, word{c.Reason, c.Message})
 	}
+	if x.ends {
+		return all
+	}
 	for _, r := range x.failed {
-		wanted := r.ProcessVersion == x.view.ProcessVersion || x.view.Rollout != nil && r.ProcessVersion == x.view.Rollout.ProcessVersion
-		if !x.ends && wanted { // what failed before says nothing of what runs now
+		if x.wants(r) { // what failed before says nothing of what runs now
 			all = append(all, word{r.Reason, r.Message})
 		}
 	}
+	for _, r := range x.unwell {
+		if x.wants(r) {
+			all = append(all, word{WordChecksFail, fmt.Sprintf("replica %s on node %s: %s", r.ID, r.Node, r.Failing)})
+		}
+	}
 	return all
+}
+
+// wants reports whether a replica is of what is to run, or to be rolled out.
+func (x *explaining) wants(r deployments.Replica) bool {
+	return r.ProcessVersion == x.view.ProcessVersion || x.view.Rollout != nil && r.ProcessVersion == x.view.Rollout.ProcessVersion
 }

@@ -139,6 +139,6 @@ func replicaView(r deployments.Replica) api.Replica {
 	return api.Replica{
 		ID: r.ID, Deployment: string(r.Deployment), Node: string(r.Node), Site: string(r.Site), State: r.State, Health: r.Health,
 		Routable: r.Routable, Phase: r.Phase, Revision: r.Revision, ProcessVersion: r.ProcessVersion, Endpoint: r.Endpoint, Ports: r.Ports, PID: r.PID,
-		Restarts: r.Restarts, Since: r.Since, StartupDeadline: r.StartupDeadline, ProvenAt: r.ProvenAt, Reason: r.Reason, Message: r.Message, CreatedAt: r.CreatedAt, EndedAt: r.EndedAt,
+		Restarts: r.Restarts, Since: r.Since, StartupDeadline: r.StartupDeadline, ProvenAt: r.ProvenAt, Reason: r.Reason, Message: r.Message, Failing: r.Failing, CreatedAt: r.CreatedAt, EndedAt: r.EndedAt,
 	}
 }

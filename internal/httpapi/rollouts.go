@@ -68,7 +68,7 @@ func rolloutView(r deployments.Rollout) api.Rollout {
 		Step: step, Steps: steps,
 		Number: r.Number, State: r.State, Status: api.RolloutStatus{Value: value, Reason: string(r.State)}, FromRevision: r.From, ToRevision: r.To,
 		ProcessVersion: r.ProcessVersion, Phase: r.Phase, Failure: r.Failure, Reason: r.Reason, Message: r.Message, Wanted: r.Want, Proven: r.Proven, MinHealthyTime: r.MinHealthy.Seconds(), Strategy: r.Strategy,
-		ProgressAt: r.ProgressAt, Until: timeOrNil(r.Until), Deadline: timeOrNil(r.Deadline), CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt,
+		ProgressAt: r.ProgressAt, Until: timeOrNil(r.Until), Clock: r.Clock, Deadline: timeOrNil(r.Deadline), CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt,
 		Since: r.StateSince, EndedAt: timeOrNil(r.EndedAt),
 	}
 }

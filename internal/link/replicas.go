@@ -103,12 +103,13 @@ func reportOf(c *connection, in *nodev1.ReplicasReport) (fleet.ReplicasReport, e
 
 func statusOf(r *nodev1.ReplicaStatus) fleet.ReplicaStatus {
 	out := fleet.ReplicaStatus{
-		ID: fleet.ReplicaID(r.GetId()), Phase: fleet.ReplicaPhase(r.GetPhase()), Health: fleet.ReplicaHealth(r.GetHealth()), Unready: r.GetUnready(),
+		ID: fleet.ReplicaID(r.GetId()), Phase: fleet.ReplicaPhase(r.GetPhase()).Exactly(fleet.ReplicaPhase(r.GetExactPhase())), Health: fleet.ReplicaHealth(r.GetHealth()), Unready: r.GetUnready(),
 		Restarts: int(bounded(r.GetRestarts())), Endpoint: r.GetEndpoint(), PID: int(bounded(r.GetPid())),
 		Reason: r.GetReason(), Message: r.GetMessage(), Age: r.GetAge().AsDuration(),
 		Deployment: fleet.DeploymentName(r.GetDeployment()), Revision: r.GetRevision(),
 		ProcessVersion: r.GetProcessVersion(), Definition: r.GetDefinition(),
 	}
+	out.HealthFailure, out.ReadinessFailure = failureOf(r.GetHealthFailure()), failureOf(r.GetReadinessFailure())
 	if len(r.GetPorts()) > 0 {
 		out.Ports = make(map[string]int, len(r.GetPorts()))
 	}
@@ -116,6 +117,15 @@ func statusOf(r *nodev1.ReplicaStatus) fleet.ReplicaStatus {
 		out.Ports[name] = int(port)
 	}
 	return out
+}
+
+func failureOf(f *nodev1.CheckFailure) *fleet.ReportedFailure {
+	if f == nil {
+		return nil
+	}
+	return &fleet.ReportedFailure{
+		CheckFailure: fleet.CheckFailure{Check: f.GetCheck(), Cause: f.GetCause(), Listens: f.GetListens(), Times: int(bounded(f.GetTimes()))}, Age: f.GetAge().AsDuration(),
+	}
 }
 
 func digestOf(in *nodev1.ReplicasDigest) *fleet.ReplicasDigest {

@@ -1391,9 +1391,15 @@ type ReplicaStatus struct {
 	ProcessVersion int64  `protobuf:"varint,13,opt,name=process_version,json=processVersion,proto3" json:"process_version,omitempty"`
 	Definition     string `protobuf:"bytes,14,opt,name=definition,proto3" json:"definition,omitempty"`
 	// It runs, and its readiness check has not passed or fails: it is not routable. Never of one without such a check.
-	Unready       bool `protobuf:"varint,15,opt,name=unready,proto3" json:"unready,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Unready bool `protobuf:"varint,15,opt,name=unready,proto3" json:"unready,omitempty"`
+	// The phase, where it is one that servers of the build before do not know: pre_start or launching; they take it for
+	// preparing.
+	ExactPhase string `protobuf:"bytes,16,opt,name=exact_phase,json=exactPhase,proto3" json:"exact_phase,omitempty"`
+	// While it is not healthy, or not ready: why the check fails. Also of one that ended by that.
+	HealthFailure    *CheckFailure `protobuf:"bytes,17,opt,name=health_failure,json=healthFailure,proto3" json:"health_failure,omitempty"`
+	ReadinessFailure *CheckFailure `protobuf:"bytes,18,opt,name=readiness_failure,json=readinessFailure,proto3" json:"readiness_failure,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *ReplicaStatus) Reset() {
@@ -1531,6 +1537,107 @@ func (x *ReplicaStatus) GetUnready() bool {
 	return false
 }
 
+func (x *ReplicaStatus) GetExactPhase() string {
+	if x != nil {
+		return x.ExactPhase
+	}
+	return ""
+}
+
+func (x *ReplicaStatus) GetHealthFailure() *CheckFailure {
+	if x != nil {
+		return x.HealthFailure
+	}
+	return nil
+}
+
+func (x *ReplicaStatus) GetReadinessFailure() *CheckFailure {
+	if x != nil {
+		return x.ReadinessFailure
+	}
+	return nil
+}
+
+// CheckFailure is why a check of a replica fails, without bodies, headers or the query of its request.
+type CheckFailure struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// For example "GET /health on 127.0.0.1:8000", and "connection refused".
+	Check string `protobuf:"bytes,1,opt,name=check,proto3" json:"check,omitempty"`
+	Cause string `protobuf:"bytes,2,opt,name=cause,proto3" json:"cause,omitempty"`
+	// Where the replica listens, as words, if nothing listens on the port of the check.
+	Listens string `protobuf:"bytes,3,opt,name=listens,proto3" json:"listens,omitempty"`
+	// How many probes failed for that cause, and how long ago the first of them did.
+	Times         uint32               `protobuf:"varint,4,opt,name=times,proto3" json:"times,omitempty"`
+	Age           *durationpb.Duration `protobuf:"bytes,5,opt,name=age,proto3" json:"age,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckFailure) Reset() {
+	*x = CheckFailure{}
+	mi := &file_control_plane_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckFailure) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckFailure) ProtoMessage() {}
+
+func (x *CheckFailure) ProtoReflect() protoreflect.Message {
+	mi := &file_control_plane_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckFailure.ProtoReflect.Descriptor instead.
+func (*CheckFailure) Descriptor() ([]byte, []int) {
+	return file_control_plane_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *CheckFailure) GetCheck() string {
+	if x != nil {
+		return x.Check
+	}
+	return ""
+}
+
+func (x *CheckFailure) GetCause() string {
+	if x != nil {
+		return x.Cause
+	}
+	return ""
+}
+
+func (x *CheckFailure) GetListens() string {
+	if x != nil {
+		return x.Listens
+	}
+	return ""
+}
+
+func (x *CheckFailure) GetTimes() uint32 {
+	if x != nil {
+		return x.Times
+	}
+	return 0
+}
+
+func (x *CheckFailure) GetAge() *durationpb.Duration {
+	if x != nil {
+		return x.Age
+	}
+	return nil
+}
+
 // ReplicasReportAck says that a report was taken, and is durable.
 type ReplicasReportAck struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1541,7 +1648,7 @@ type ReplicasReportAck struct {
 
 func (x *ReplicasReportAck) Reset() {
 	*x = ReplicasReportAck{}
-	mi := &file_control_plane_proto_msgTypes[17]
+	mi := &file_control_plane_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1553,7 +1660,7 @@ func (x *ReplicasReportAck) String() string {
 func (*ReplicasReportAck) ProtoMessage() {}
 
 func (x *ReplicasReportAck) ProtoReflect() protoreflect.Message {
-	mi := &file_control_plane_proto_msgTypes[17]
+	mi := &file_control_plane_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1566,7 +1673,7 @@ func (x *ReplicasReportAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicasReportAck.ProtoReflect.Descriptor instead.
 func (*ReplicasReportAck) Descriptor() ([]byte, []int) {
-	return file_control_plane_proto_rawDescGZIP(), []int{17}
+	return file_control_plane_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ReplicasReportAck) GetSequence() uint64 {
@@ -1585,7 +1692,7 @@ type ReplicasReportRequest struct {
 
 func (x *ReplicasReportRequest) Reset() {
 	*x = ReplicasReportRequest{}
-	mi := &file_control_plane_proto_msgTypes[18]
+	mi := &file_control_plane_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1597,7 +1704,7 @@ func (x *ReplicasReportRequest) String() string {
 func (*ReplicasReportRequest) ProtoMessage() {}
 
 func (x *ReplicasReportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_plane_proto_msgTypes[18]
+	mi := &file_control_plane_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1610,7 +1717,7 @@ func (x *ReplicasReportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicasReportRequest.ProtoReflect.Descriptor instead.
 func (*ReplicasReportRequest) Descriptor() ([]byte, []int) {
-	return file_control_plane_proto_rawDescGZIP(), []int{18}
+	return file_control_plane_proto_rawDescGZIP(), []int{19}
 }
 
 // HeartbeatAck answers each heartbeat of a connection that lives.
@@ -1624,7 +1731,7 @@ type HeartbeatAck struct {
 
 func (x *HeartbeatAck) Reset() {
 	*x = HeartbeatAck{}
-	mi := &file_control_plane_proto_msgTypes[19]
+	mi := &file_control_plane_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1636,7 +1743,7 @@ func (x *HeartbeatAck) String() string {
 func (*HeartbeatAck) ProtoMessage() {}
 
 func (x *HeartbeatAck) ProtoReflect() protoreflect.Message {
-	mi := &file_control_plane_proto_msgTypes[19]
+	mi := &file_control_plane_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1649,7 +1756,7 @@ func (x *HeartbeatAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatAck.ProtoReflect.Descriptor instead.
 func (*HeartbeatAck) Descriptor() ([]byte, []int) {
-	return file_control_plane_proto_rawDescGZIP(), []int{19}
+	return file_control_plane_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *HeartbeatAck) GetConnectionId() string {
@@ -1677,7 +1784,7 @@ type ActiveModulesReport struct {
 
 func (x *ActiveModulesReport) Reset() {
 	*x = ActiveModulesReport{}
-	mi := &file_control_plane_proto_msgTypes[20]
+	mi := &file_control_plane_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1689,7 +1796,7 @@ func (x *ActiveModulesReport) String() string {
 func (*ActiveModulesReport) ProtoMessage() {}
 
 func (x *ActiveModulesReport) ProtoReflect() protoreflect.Message {
-	mi := &file_control_plane_proto_msgTypes[20]
+	mi := &file_control_plane_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1702,7 +1809,7 @@ func (x *ActiveModulesReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActiveModulesReport.ProtoReflect.Descriptor instead.
 func (*ActiveModulesReport) Descriptor() ([]byte, []int) {
-	return file_control_plane_proto_rawDescGZIP(), []int{20}
+	return file_control_plane_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ActiveModulesReport) GetActiveModules() []string {
@@ -1724,7 +1831,7 @@ type DrainRequest struct {
 
 func (x *DrainRequest) Reset() {
 	*x = DrainRequest{}
-	mi := &file_control_plane_proto_msgTypes[21]
+	mi := &file_control_plane_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1736,7 +1843,7 @@ func (x *DrainRequest) String() string {
 func (*DrainRequest) ProtoMessage() {}
 
 func (x *DrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_plane_proto_msgTypes[21]
+	mi := &file_control_plane_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1749,7 +1856,7 @@ func (x *DrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainRequest.ProtoReflect.Descriptor instead.
 func (*DrainRequest) Descriptor() ([]byte, []int) {
-	return file_control_plane_proto_rawDescGZIP(), []int{21}
+	return file_control_plane_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *DrainRequest) GetReason() string {
@@ -1775,7 +1882,7 @@ type Wake struct {
 
 func (x *Wake) Reset() {
 	*x = Wake{}
-	mi := &file_control_plane_proto_msgTypes[22]
+	mi := &file_control_plane_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1787,7 +1894,7 @@ func (x *Wake) String() string {
 func (*Wake) ProtoMessage() {}
 
 func (x *Wake) ProtoReflect() protoreflect.Message {
-	mi := &file_control_plane_proto_msgTypes[22]
+	mi := &file_control_plane_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1800,7 +1907,7 @@ func (x *Wake) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Wake.ProtoReflect.Descriptor instead.
 func (*Wake) Descriptor() ([]byte, []int) {
-	return file_control_plane_proto_rawDescGZIP(), []int{22}
+	return file_control_plane_proto_rawDescGZIP(), []int{23}
 }
 
 // RegisterAgain answers a heartbeat of a connection that the server does not know or has
@@ -1814,7 +1921,7 @@ type RegisterAgain struct {
 
 func (x *RegisterAgain) Reset() {
 	*x = RegisterAgain{}
-	mi := &file_control_plane_proto_msgTypes[23]
+	mi := &file_control_plane_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1826,7 +1933,7 @@ func (x *RegisterAgain) String() string {
 func (*RegisterAgain) ProtoMessage() {}
 
 func (x *RegisterAgain) ProtoReflect() protoreflect.Message {
-	mi := &file_control_plane_proto_msgTypes[23]
+	mi := &file_control_plane_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1839,7 +1946,7 @@ func (x *RegisterAgain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterAgain.ProtoReflect.Descriptor instead.
 func (*RegisterAgain) Descriptor() ([]byte, []int) {
-	return file_control_plane_proto_rawDescGZIP(), []int{23}
+	return file_control_plane_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *RegisterAgain) GetReason() string {
@@ -1956,7 +2063,7 @@ const file_control_plane_proto_rawDesc = "" +
 	"definition\x12\x14\n" +
 	"\x05phase\x18\x05 \x01(\tR\x05phase\x12\x16\n" +
 	"\x06health\x18\x06 \x01(\tR\x06health\x12\x18\n" +
-	"\aunready\x18\a \x01(\bR\aunready\"\x91\x04\n" +
+	"\aunready\x18\a \x01(\bR\aunready\"\xc6\x05\n" +
 	"\rReplicaStatus\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05phase\x18\x02 \x01(\tR\x05phase\x12\x16\n" +
@@ -1977,11 +2084,21 @@ const file_control_plane_proto_rawDesc = "" +
 	"\n" +
 	"definition\x18\x0e \x01(\tR\n" +
 	"definition\x12\x18\n" +
-	"\aunready\x18\x0f \x01(\bR\aunready\x1a8\n" +
+	"\aunready\x18\x0f \x01(\bR\aunready\x12\x1f\n" +
+	"\vexact_phase\x18\x10 \x01(\tR\n" +
+	"exactPhase\x12E\n" +
+	"\x0ehealth_failure\x18\x11 \x01(\v2\x1e.holdfast.node.v1.CheckFailureR\rhealthFailure\x12K\n" +
+	"\x11readiness_failure\x18\x12 \x01(\v2\x1e.holdfast.node.v1.CheckFailureR\x10readinessFailure\x1a8\n" +
 	"\n" +
 	"PortsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"/\n" +
+	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"\x97\x01\n" +
+	"\fCheckFailure\x12\x14\n" +
+	"\x05check\x18\x01 \x01(\tR\x05check\x12\x14\n" +
+	"\x05cause\x18\x02 \x01(\tR\x05cause\x12\x18\n" +
+	"\alistens\x18\x03 \x01(\tR\alistens\x12\x14\n" +
+	"\x05times\x18\x04 \x01(\rR\x05times\x12+\n" +
+	"\x03age\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x03age\"/\n" +
 	"\x11ReplicasReportAck\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\"\x17\n" +
 	"\x15ReplicasReportRequest\"^\n" +
@@ -2015,7 +2132,7 @@ func file_control_plane_proto_rawDescGZIP() []byte {
 	return file_control_plane_proto_rawDescData
 }
 
-var file_control_plane_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_control_plane_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_control_plane_proto_goTypes = []any{
 	(*RegisterRequest)(nil),       // 0: holdfast.node.v1.RegisterRequest
 	(*NodeFacts)(nil),             // 1: holdfast.node.v1.NodeFacts
@@ -2034,59 +2151,63 @@ var file_control_plane_proto_goTypes = []any{
 	(*ReplicasDigest)(nil),        // 14: holdfast.node.v1.ReplicasDigest
 	(*ReplicaMark)(nil),           // 15: holdfast.node.v1.ReplicaMark
 	(*ReplicaStatus)(nil),         // 16: holdfast.node.v1.ReplicaStatus
-	(*ReplicasReportAck)(nil),     // 17: holdfast.node.v1.ReplicasReportAck
-	(*ReplicasReportRequest)(nil), // 18: holdfast.node.v1.ReplicasReportRequest
-	(*HeartbeatAck)(nil),          // 19: holdfast.node.v1.HeartbeatAck
-	(*ActiveModulesReport)(nil),   // 20: holdfast.node.v1.ActiveModulesReport
-	(*DrainRequest)(nil),          // 21: holdfast.node.v1.DrainRequest
-	(*Wake)(nil),                  // 22: holdfast.node.v1.Wake
-	(*RegisterAgain)(nil),         // 23: holdfast.node.v1.RegisterAgain
-	nil,                           // 24: holdfast.node.v1.NodeFacts.LabelsEntry
-	nil,                           // 25: holdfast.node.v1.ReplicaStatus.PortsEntry
-	(*durationpb.Duration)(nil),   // 26: google.protobuf.Duration
-	(*Site)(nil),                  // 27: holdfast.node.v1.Site
-	(*timestamppb.Timestamp)(nil), // 28: google.protobuf.Timestamp
+	(*CheckFailure)(nil),          // 17: holdfast.node.v1.CheckFailure
+	(*ReplicasReportAck)(nil),     // 18: holdfast.node.v1.ReplicasReportAck
+	(*ReplicasReportRequest)(nil), // 19: holdfast.node.v1.ReplicasReportRequest
+	(*HeartbeatAck)(nil),          // 20: holdfast.node.v1.HeartbeatAck
+	(*ActiveModulesReport)(nil),   // 21: holdfast.node.v1.ActiveModulesReport
+	(*DrainRequest)(nil),          // 22: holdfast.node.v1.DrainRequest
+	(*Wake)(nil),                  // 23: holdfast.node.v1.Wake
+	(*RegisterAgain)(nil),         // 24: holdfast.node.v1.RegisterAgain
+	nil,                           // 25: holdfast.node.v1.NodeFacts.LabelsEntry
+	nil,                           // 26: holdfast.node.v1.ReplicaStatus.PortsEntry
+	(*durationpb.Duration)(nil),   // 27: google.protobuf.Duration
+	(*Site)(nil),                  // 28: holdfast.node.v1.Site
+	(*timestamppb.Timestamp)(nil), // 29: google.protobuf.Timestamp
 }
 var file_control_plane_proto_depIdxs = []int32{
 	3,  // 0: holdfast.node.v1.RegisterRequest.modules:type_name -> holdfast.node.v1.Module
 	2,  // 1: holdfast.node.v1.RegisterRequest.executor_tls:type_name -> holdfast.node.v1.ExecutorTLS
 	1,  // 2: holdfast.node.v1.RegisterRequest.node_facts:type_name -> holdfast.node.v1.NodeFacts
-	24, // 3: holdfast.node.v1.NodeFacts.labels:type_name -> holdfast.node.v1.NodeFacts.LabelsEntry
+	25, // 3: holdfast.node.v1.NodeFacts.labels:type_name -> holdfast.node.v1.NodeFacts.LabelsEntry
 	5,  // 4: holdfast.node.v1.RegisterResponse.modules:type_name -> holdfast.node.v1.ModuleResult
-	26, // 5: holdfast.node.v1.RegisterResponse.heartbeat_interval:type_name -> google.protobuf.Duration
-	26, // 6: holdfast.node.v1.RegisterResponse.heartbeat_timeout:type_name -> google.protobuf.Duration
-	26, // 7: holdfast.node.v1.RegisterResponse.required_timeout:type_name -> google.protobuf.Duration
-	27, // 8: holdfast.node.v1.RegisterResponse.site:type_name -> holdfast.node.v1.Site
-	26, // 9: holdfast.node.v1.RegisterResponse.idle_after:type_name -> google.protobuf.Duration
+	27, // 5: holdfast.node.v1.RegisterResponse.heartbeat_interval:type_name -> google.protobuf.Duration
+	27, // 6: holdfast.node.v1.RegisterResponse.heartbeat_timeout:type_name -> google.protobuf.Duration
+	27, // 7: holdfast.node.v1.RegisterResponse.required_timeout:type_name -> google.protobuf.Duration
+	28, // 8: holdfast.node.v1.RegisterResponse.site:type_name -> holdfast.node.v1.Site
+	27, // 9: holdfast.node.v1.RegisterResponse.idle_after:type_name -> google.protobuf.Duration
 	9,  // 10: holdfast.node.v1.ConnectRequest.heartbeat:type_name -> holdfast.node.v1.Heartbeat
 	10, // 11: holdfast.node.v1.ConnectRequest.drain_ack:type_name -> holdfast.node.v1.DrainAck
 	13, // 12: holdfast.node.v1.ConnectRequest.replicas_report:type_name -> holdfast.node.v1.ReplicasReport
-	28, // 13: holdfast.node.v1.Heartbeat.timestamp:type_name -> google.protobuf.Timestamp
-	19, // 14: holdfast.node.v1.ConnectResponse.heartbeat_ack:type_name -> holdfast.node.v1.HeartbeatAck
-	20, // 15: holdfast.node.v1.ConnectResponse.active_modules_report:type_name -> holdfast.node.v1.ActiveModulesReport
-	21, // 16: holdfast.node.v1.ConnectResponse.drain_request:type_name -> holdfast.node.v1.DrainRequest
-	22, // 17: holdfast.node.v1.ConnectResponse.wake:type_name -> holdfast.node.v1.Wake
-	23, // 18: holdfast.node.v1.ConnectResponse.register_again:type_name -> holdfast.node.v1.RegisterAgain
-	27, // 19: holdfast.node.v1.ConnectResponse.site:type_name -> holdfast.node.v1.Site
+	29, // 13: holdfast.node.v1.Heartbeat.timestamp:type_name -> google.protobuf.Timestamp
+	20, // 14: holdfast.node.v1.ConnectResponse.heartbeat_ack:type_name -> holdfast.node.v1.HeartbeatAck
+	21, // 15: holdfast.node.v1.ConnectResponse.active_modules_report:type_name -> holdfast.node.v1.ActiveModulesReport
+	22, // 16: holdfast.node.v1.ConnectResponse.drain_request:type_name -> holdfast.node.v1.DrainRequest
+	23, // 17: holdfast.node.v1.ConnectResponse.wake:type_name -> holdfast.node.v1.Wake
+	24, // 18: holdfast.node.v1.ConnectResponse.register_again:type_name -> holdfast.node.v1.RegisterAgain
+	28, // 19: holdfast.node.v1.ConnectResponse.site:type_name -> holdfast.node.v1.Site
 	12, // 20: holdfast.node.v1.ConnectResponse.replica_set:type_name -> holdfast.node.v1.ReplicaSet
-	17, // 21: holdfast.node.v1.ConnectResponse.replicas_report_ack:type_name -> holdfast.node.v1.ReplicasReportAck
-	18, // 22: holdfast.node.v1.ConnectResponse.replicas_report_request:type_name -> holdfast.node.v1.ReplicasReportRequest
+	18, // 21: holdfast.node.v1.ConnectResponse.replicas_report_ack:type_name -> holdfast.node.v1.ReplicasReportAck
+	19, // 22: holdfast.node.v1.ConnectResponse.replicas_report_request:type_name -> holdfast.node.v1.ReplicasReportRequest
 	16, // 23: holdfast.node.v1.ReplicasReport.replicas:type_name -> holdfast.node.v1.ReplicaStatus
 	14, // 24: holdfast.node.v1.ReplicasReport.digest:type_name -> holdfast.node.v1.ReplicasDigest
 	15, // 25: holdfast.node.v1.ReplicasDigest.replicas:type_name -> holdfast.node.v1.ReplicaMark
-	25, // 26: holdfast.node.v1.ReplicaStatus.ports:type_name -> holdfast.node.v1.ReplicaStatus.PortsEntry
-	26, // 27: holdfast.node.v1.ReplicaStatus.age:type_name -> google.protobuf.Duration
-	0,  // 28: holdfast.node.v1.ControlPlane.Register:input_type -> holdfast.node.v1.RegisterRequest
-	6,  // 29: holdfast.node.v1.ControlPlane.Deregister:input_type -> holdfast.node.v1.DeregisterRequest
-	8,  // 30: holdfast.node.v1.ControlPlane.Connect:input_type -> holdfast.node.v1.ConnectRequest
-	4,  // 31: holdfast.node.v1.ControlPlane.Register:output_type -> holdfast.node.v1.RegisterResponse
-	7,  // 32: holdfast.node.v1.ControlPlane.Deregister:output_type -> holdfast.node.v1.DeregisterResponse
-	11, // 33: holdfast.node.v1.ControlPlane.Connect:output_type -> holdfast.node.v1.ConnectResponse
-	31, // [31:34] is the sub-list for method output_type
-	28, // [28:31] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	26, // 26: holdfast.node.v1.ReplicaStatus.ports:type_name -> holdfast.node.v1.ReplicaStatus.PortsEntry
+	27, // 27: holdfast.node.v1.ReplicaStatus.age:type_name -> google.protobuf.Duration
+	17, // 28: holdfast.node.v1.ReplicaStatus.health_failure:type_name -> holdfast.node.v1.CheckFailure
+	17, // 29: holdfast.node.v1.ReplicaStatus.readiness_failure:type_name -> holdfast.node.v1.CheckFailure
+	27, // 30: holdfast.node.v1.CheckFailure.age:type_name -> google.protobuf.Duration
+	0,  // 31: holdfast.node.v1.ControlPlane.Register:input_type -> holdfast.node.v1.RegisterRequest
+	6,  // 32: holdfast.node.v1.ControlPlane.Deregister:input_type -> holdfast.node.v1.DeregisterRequest
+	8,  // 33: holdfast.node.v1.ControlPlane.Connect:input_type -> holdfast.node.v1.ConnectRequest
+	4,  // 34: holdfast.node.v1.ControlPlane.Register:output_type -> holdfast.node.v1.RegisterResponse
+	7,  // 35: holdfast.node.v1.ControlPlane.Deregister:output_type -> holdfast.node.v1.DeregisterResponse
+	11, // 36: holdfast.node.v1.ControlPlane.Connect:output_type -> holdfast.node.v1.ConnectResponse
+	34, // [34:37] is the sub-list for method output_type
+	31, // [31:34] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_control_plane_proto_init() }
@@ -2117,7 +2238,7 @@ func file_control_plane_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_control_plane_proto_rawDesc), len(file_control_plane_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   26,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -19,10 +19,12 @@ const (
 	lastPause  = 15 * time.Second
 )
 
-// prepare fetches all that a start needs, without a start slot. It retries failures that may pass, up to the
-// time limit; at that limit it also cancels a step that hangs, and the caller gives up.
+// prepare fetches all that a start needs, and has the driver run the preStart commands that it does not run itself with
+// the start. It holds no start slot. It retries failures that may pass, up to the time limit; at that limit it also
+// cancels a step that hangs, and the caller gives up.
 func (w *worker) prepare(ctx context.Context) {
 	w.is(decide.ProcessPreparing)
+	w.note(ctx, func(k *known) { k.Exact, k.Probe = "", decide.ProbeState{} })
 	ctx, done := w.interruptible(ctx)
 	defer done()
 	within := w.within(ctx, w.since+decide.PrepareLimit)
@@ -32,7 +34,7 @@ func (w *worker) prepare(ctx context.Context) {
 		case err == nil:
 			w.is(decide.ProcessPrepared)
 			return
-		case within.Err() != nil && ctx.Err() == nil:
+		case within.Err() != nil && ctx.Err() == nil || w.lateBefore():
 			w.tried = err.Error()
 			return
 		}
@@ -40,7 +42,7 @@ func (w *worker) prepare(ctx context.Context) {
 		if ctx.Err() != nil {
 			break
 		}
-		if w.process != decide.ProcessPreparing || w.next().Do != decide.DoRest {
+		if w.process != decide.ProcessPreparing && w.process != decide.ProcessPreStart || w.next().Do != decide.DoRest {
 			return
 		}
 		_ = pause.For(within, min(firstPause<<min(failures, 6), lastPause))
@@ -97,11 +99,48 @@ func (w *worker) ready(ctx context.Context) error {
 		}
 		w.note(ctx, func(k *known) { k.Asked = true })
 	}
-	err = driver.Prepare(ctx, l)
+	if err = driver.Prepare(ctx, l); err == nil && len(def.PreStart) > 0 {
+		err = w.runBefore(ctx, driver, l)
+	}
 	if w.fresh = err == nil; w.fresh {
 		w.tried = ""
 	}
 	return err
+}
+
+// runBefore runs the preStart commands that the driver runs before a start.
+func (w *worker) runBefore(ctx context.Context, driver Driver, l Launch) error {
+	commands, runs := driver.(before)
+	if !runs {
+		return nil
+	}
+	w.preStart(ctx, 0)
+	ctx, done := context.WithCancel(ctx)
+	defer done()
+	err := commands.RunBefore(w.within(ctx, w.probed().Deadline), l)
+	if err != nil {
+		w.setProbe(w.probed().StillPreStart(w.keeper.opt.Now()))
+	}
+	return err
+}
+
+// preStart records that the preStart commands run. Their time, which the first success of a probe shares, runs from the
+// first of them in this start.
+func (w *worker) preStart(ctx context.Context, pid int) {
+	if w.process != decide.ProcessPreStart {
+		w.is(decide.ProcessPreStart)
+	}
+	p := w.now().Probe
+	if p.Deadline == 0 {
+		p = decide.PreStart(w.startup(), w.keeper.opt.Now())
+	}
+	w.setProbe(p)
+	w.say(ctx, func(k *known) { k.Exact, k.Probe, k.PID = fleet.PhasePreStart, p, pid })
+}
+
+// lateBefore reports whether the preStart commands did not end in time.
+func (w *worker) lateBefore() bool {
+	return w.process == decide.ProcessPreStart && w.probed().PreStartLate()
 }
 
 // failed ends a replica for a failure of its own; any other error is reported and retried.
@@ -112,7 +151,11 @@ func (w *worker) failed(ctx context.Context, err error) {
 	switch reason := failure(err); reason {
 	case "":
 		w.tried = err.Error()
-		w.say(ctx, func(k *known) { k.Message = "not started yet, the agent retries: " + w.tried })
+		w.say(ctx, func(k *known) {
+			if k.Message = "not started yet, the agent retries: " + w.tried; w.process == decide.ProcessPrepared {
+				k.Exact = fleet.PhaseLaunching
+			}
+		})
 	case fleet.ReasonExited, fleet.ReasonOutOfMemory:
 		w.fresh = false // before its next start its commands run again
 		w.over(ctx, fleet.PhaseExited, Exit{reason, err.Error()})
@@ -125,11 +168,9 @@ func (w *worker) failed(ctx context.Context, err error) {
 // start starts the program. Few replicas start at the same time.
 func (w *worker) start(agent context.Context, a decide.ReplicaAction) {
 	w.say(agent, func(k *known) {
-		k.Phase, k.Health, k.Probe, k.Unready = fleet.PhasePreparing, fleet.HealthNotChecked, decide.ProbeState{}, false
+		k.Phase, k.Health, k.Unready = fleet.PhasePreparing, fleet.HealthNotChecked, false
 		switch {
 		case !a.Restart:
-		case w.again && k.Reason == decide.ReasonPrepareLimit: // no probe failed
-			k.Restarts++
 		case w.again:
 			k.Restarts, k.Used = k.Restarts+1, k.Used+1
 		default: // it ended, and no region is connected that decides what to do
@@ -157,8 +198,7 @@ func (w *worker) start(agent context.Context, a decide.ReplicaAction) {
 		w.running(ctx, found)
 		return
 	}
-	w.say(ctx, func(k *known) { k.PID = found.PID })
-	w.is(decide.ProcessPreparing)
+	w.preStart(ctx, found.PID)
 }
 
 // startOne waits for a start slot of its driver.
@@ -236,11 +276,22 @@ func (w *worker) launch(r known, def fleet.Definition) Launch {
 	return l
 }
 
-// began checks whether the program itself runs now, after its commands.
+// began checks whether the program itself runs now, after its preStart commands. Time in which the agent did not run
+// counts towards no deadline.
 func (w *worker) began(ctx context.Context) {
+	at, p := w.keeper.opt.Now(), w.probed()
 	found, err := w.driver(w.now()).Look(ctx, w.id)
-	if err == nil && found.Running && !found.Preparing && w.def != nil {
+	switch {
+	case err != nil || !found.Running || w.def == nil:
+	case !found.Preparing:
 		w.running(ctx, found)
+	case p.Deadline == 0: // an agent of the build before began it
+		w.preStart(ctx, found.PID)
+	default:
+		if missed := at - p.Missed; missed > lookAgain+away {
+			p = p.Delay(missed)
+		}
+		w.setProbe(p.StillPreStart(at))
 	}
 }
 
@@ -248,20 +299,28 @@ func (w *worker) began(ctx context.Context) {
 func (w *worker) running(ctx context.Context, found Found) {
 	w.is(decide.ProcessRunning)
 	p := w.startProbes()
+	if has := w.now().Probe; has.Deadline > 0 {
+		p.Deadline = has.Deadline
+	}
 	ready, _ := checkOf(w.def.Readiness, w.def.Ports)
 	w.say(ctx, func(k *known) {
 		k.Phase, k.PID, k.Message, k.Probe, k.Unready = fleet.PhaseRunning, found.PID, "", p, ready.Type != fleet.HealthNone
+		k.Failing = failing{}
 	})
 	w.watch(p)
 }
 
 func (w *worker) startProbes() decide.ProbeState {
 	check, _ := checkOf(w.obeyed().Health, w.def.Ports)
-	limit := time.Duration(fleet.DefaultStartup) * time.Second
+	return decide.StartProbes(check, w.startup(), w.keeper.opt.Now())
+}
+
+// startup is the time for the preStart commands and the first success of a probe.
+func (w *worker) startup() time.Duration {
 	if w.def.Startup != nil && w.def.Startup.Deadline > 0 {
-		limit = time.Duration(w.def.Startup.Deadline * float64(time.Second))
+		return time.Duration(w.def.Startup.Deadline * float64(time.Second))
 	}
-	return decide.StartProbes(check, limit, w.keeper.opt.Now())
+	return time.Duration(fleet.DefaultStartup) * time.Second
 }
 
 // watchExit sends the exit once, when nothing of the replica runs any more.
@@ -306,13 +365,21 @@ func (w *worker) probing(by *prober, of *fleet.HealthCheck, p decide.ProbeState,
 		return
 	}
 	by.watch(&watch{
-		id: w.id, check: check, state: p,
-		address: net.JoinHostPort(w.keeper.opt.Address, strconv.Itoa(w.now().Ports[port])),
+		id: w.id, check: check, state: p, address: w.addressOf(port),
 		changed: func(p decide.ProbeState) {
 			keep(p)
 			w.poke()
 		},
+		failed: func(p decide.ProbeState) {
+			keep(p)
+			w.keeper.failing(w.id)
+		},
 	})
+}
+
+// addressOf is where one of its ports is probed.
+func (w *worker) addressOf(port string) string {
+	return net.JoinHostPort(w.keeper.opt.Address, strconv.Itoa(w.now().Ports[port]))
 }
 
 // unwatched ends all probes.

@@ -35,6 +35,11 @@ type Driver interface {
 	Usage(ctx context.Context) (map[fleet.ReplicaID]Usage, error)
 }
 
+// before is a driver whose Start does not run the preStart commands: they run in RunBefore, after Prepare.
+type before interface {
+	RunBefore(ctx context.Context, l Launch) error
+}
+
 // ContainerDir is the replica's directory inside its container.
 const ContainerDir = "/holdfast"
 

@@ -83,7 +83,17 @@ func (f *fakeDriver) List(ctx context.Context) ([]Found, error) {
 	return all, nil
 }
 
-func (f *fakeDriver) Prepare(ctx context.Context, _ Launch) error {
+func (f *fakeDriver) Prepare(ctx context.Context, l Launch) error {
+	if len(l.Process.PreStart) > 0 {
+		return nil
+	}
+	return f.prepare(ctx)
+}
+
+func (f *fakeDriver) RunBefore(ctx context.Context, _ Launch) error { return f.prepare(ctx) }
+
+// prepare pulls an image, or runs commands.
+func (f *fakeDriver) prepare(ctx context.Context) error {
 	done, err := f.call(ctx)
 	if err != nil {
 		return err

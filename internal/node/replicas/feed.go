@@ -139,7 +139,7 @@ func (k *Keeper) digest() *nodev1.ReplicasReport {
 			st = k.strangers[id].status()
 		}
 		digest.Replicas = append(digest.Replicas, &nodev1.ReplicaMark{
-			Id: string(st.ID), Revision: st.Revision, ProcessVersion: st.ProcessVersion, Definition: st.Definition, Phase: string(st.Phase), Health: string(st.Health), Unready: st.Unready,
+			Id: string(st.ID), Revision: st.Revision, ProcessVersion: st.ProcessVersion, Definition: st.Definition, Phase: string(st.Phase.Known()), Health: string(st.Health), Unready: st.Unready,
 		})
 	}
 	f.sequence++

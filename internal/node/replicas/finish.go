@@ -103,11 +103,10 @@ func messageOf(reason string) string {
 // givenUp is the last exit of a replica; for one that was never ready it includes what failed.
 func (w *worker) givenUp(reason string) Exit {
 	text := messageOf(reason)
-	switch {
-	case reason != decide.ReasonPrepareLimit:
-	case w.exited != nil && w.def != nil:
-		text += ": the commands before its start have not ended"
-	case w.tried != "":
+	if w.lateBefore() {
+		text = "its preStart commands did not end before its startup deadline"
+	}
+	if w.tried != "" && (reason == decide.ReasonPrepareLimit || w.lateBefore()) {
 		text += ": " + w.tried
 	}
 	return Exit{reason, text}

@@ -156,6 +156,7 @@ func TestProber(t *testing.T) {
 			defer mu.Unlock()
 			told = append(told, s.Health)
 		},
+		failed: func(decide.ProbeState) {},
 	})
 	saw := func(want ...fleet.ReplicaHealth) {
 		t.Helper()
@@ -191,9 +192,9 @@ func TestExpectedStatus(t *testing.T) {
 	} {
 		program.status.Store(int64(c.answers))
 		check := fleet.HealthCheck{ExpectedStatus: c.expects}.WithDefaults()
-		require.Equal(t, c.ok, p.probe(t.Context(), program.address(), check), "%+v", c)
+		require.Equal(t, c.ok, p.probe(t.Context(), program.address(), check) == "", "%+v", c)
 	}
-	require.False(t, p.probe(t.Context(), "127.0.0.1:1", fleet.HealthCheck{}.WithDefaults()), "nobody listens")
+	require.Equal(t, causeRefused, p.probe(t.Context(), "127.0.0.1:1", fleet.HealthCheck{}), "nobody listens")
 }
 
 // S76, S79, X21: what a port answers without an end is read no further than a head may be, and is a failure.
@@ -231,7 +232,7 @@ func TestEndlessAnswers(t *testing.T) {
 				}
 			}()
 			check := fleet.HealthCheck{}.WithDefaults()
-			require.Equal(t, row.ok, newProber(guardian.SinceBoot).probe(t.Context(), port.Addr().String(), check))
+			require.Equal(t, row.ok, newProber(guardian.SinceBoot).probe(t.Context(), port.Addr().String(), check) == "")
 			require.Less(t, <-sent, most)
 		})
 	}
@@ -246,7 +247,7 @@ func TestHealthPaths(t *testing.T) {
 		"/a%zz": false, "/a\tb": false, "/a\x7f": false,
 	} {
 		require.Equal(t, valid, fleet.ValidHealthPath(path), path)
-		require.Equal(t, valid, p.probe(t.Context(), program.address(), fleet.HealthCheck{Path: path}.WithDefaults()), path)
+		require.Equal(t, valid, p.probe(t.Context(), program.address(), fleet.HealthCheck{Path: path}) == "", path)
 	}
 }
 

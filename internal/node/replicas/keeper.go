@@ -64,7 +64,9 @@ type Options struct {
 	SeekEvery time.Duration
 	// SyncEvery is how often the node checks its drivers and sends a digest (30 s).
 	SyncEvery time.Duration
-	OnDriver  func(fleet.Driver)
+	// FailingEvery is how often the node reports why checks fail, apart from transitions (10 s).
+	FailingEvery time.Duration
+	OnDriver     func(fleet.Driver)
 	// Failpoint is for tests: it is called with the name of each step.
 	Failpoint func(name string)
 }
@@ -98,6 +100,7 @@ type Keeper struct {
 	heard     bool                           // a stream to the region is open
 	quiet     time.Duration                  // when the last stream ended
 	feed      feed
+	failures  failures
 
 	workers sync.WaitGroup
 }
@@ -116,6 +119,7 @@ func New(opt Options) *Keeper {
 	opt.SampleEvery = orDefault(opt.SampleEvery, 10*time.Second)
 	opt.SeekEvery = orDefault(opt.SeekEvery, 5*time.Second)
 	opt.SyncEvery = orDefault(opt.SyncEvery, 30*time.Second)
+	opt.FailingEvery = orDefault(opt.FailingEvery, 10*time.Second)
 	if opt.Failpoint == nil {
 		opt.Failpoint = func(string) {}
 	}
@@ -128,7 +132,7 @@ func New(opt Options) *Keeper {
 		ports: newPorts(), gpus: newGPUs(opt.GPUs), prober: newProber(opt.Now), readiness: newProber(opt.Now), starts: starts, told: make(chan struct{}, 1),
 		ship: ship, ready: make(chan struct{}), replicas: map[fleet.ReplicaID]*worker{}, strangers: map[fleet.ReplicaID]stranger{}, ends: map[fleet.ReplicaID]bool{},
 		absent: map[fleet.Driver]chan struct{}{},
-		feed:   newFeed(),
+		feed:   newFeed(), failures: failures{ids: map[fleet.ReplicaID]bool{}},
 	}
 }
 

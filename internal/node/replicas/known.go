@@ -25,7 +25,9 @@ type known struct {
 	// Asked is set once its driver was asked to run something of it, until its end is seen.
 	Asked bool `json:"asked,omitempty"`
 
+	// Phase is one that the agent of the build before knows, Exact the phase beside it that it does not know.
 	Phase    fleet.ReplicaPhase  `json:"phase"`
+	Exact    fleet.ReplicaPhase  `json:"exact,omitempty"`
 	Health   fleet.ReplicaHealth `json:"health"`
 	Unready  bool                `json:"unready,omitempty"` // its readiness check has not passed, or fails
 	Reason   string              `json:"reason,omitempty"`
@@ -45,6 +47,31 @@ type known struct {
 	// Since is when phase or health last changed, Probe the probe state then or at the first success after.
 	Since time.Duration     `json:"since"`
 	Probe decide.ProbeState `json:"probe"`
+	// Failing are the checks that fail, or did when it ended.
+	Failing failing `json:"failing,omitzero"`
+}
+
+// failing are the checks of a replica that fail; those that pass, or have not failed yet, are zero.
+type failing struct {
+	Health    failedCheck `json:"health,omitzero"`
+	Readiness failedCheck `json:"readiness,omitzero"`
+}
+
+// failedCheck is a check, why it fails, and where the replica listens if that is elsewhere.
+type failedCheck struct {
+	decide.ProbeFailure
+	Check   string `json:"check"`
+	Listens string `json:"listens,omitempty"`
+}
+
+// report is its part of a line, nil for a check that does not fail.
+func (f failedCheck) report(now time.Duration) *fleet.ReportedFailure {
+	if f.Times == 0 {
+		return nil
+	}
+	return &fleet.ReportedFailure{
+		CheckFailure: fleet.CheckFailure{Check: f.Check, Cause: f.Cause, Listens: f.Listens, Times: f.Times}, Age: max(now-f.First, 0),
+	}
 }
 
 // row is its row in the store.
@@ -64,7 +91,7 @@ func recall(row sqlite.Replica, boot string, now time.Duration) (known, error) {
 	}
 	r.ID = row.ID
 	if r.Boot != boot {
-		r.Boot, r.Since, r.Probe, r.PID, r.Asked = boot, now, decide.ProbeState{}, 0, false
+		r.Boot, r.Since, r.Probe, r.Failing, r.PID, r.Asked = boot, now, decide.ProbeState{}, failing{}, 0, false
 	}
 	return r, nil
 }
@@ -72,8 +99,9 @@ func recall(row sqlite.Replica, boot string, now time.Duration) (known, error) {
 // status is its line in a report.
 func (r known) status(address string, now time.Duration) fleet.ReplicaStatus {
 	st := fleet.ReplicaStatus{
-		ID: r.ID, Phase: r.Phase, Health: r.Health, Unready: r.Unready, Restarts: r.Restarts, Ports: maps.Clone(r.Ports),
+		ID: r.ID, Phase: r.Phase.Exactly(r.Exact), Health: r.Health, Unready: r.Unready, Restarts: r.Restarts, Ports: maps.Clone(r.Ports),
 		Reason: r.Reason, Message: sentence(r.Message), Age: max(now-r.Since, 0),
+		HealthFailure: r.Failing.Health.report(now), ReadinessFailure: r.Failing.Readiness.report(now),
 	}
 	if r.Phase == fleet.PhaseRunning {
 		st.PID = r.PID
@@ -117,9 +145,19 @@ func wire(st fleet.ReplicaStatus) *nodev1.ReplicaStatus {
 		ports[name] = uint32(port) //nolint:gosec // a port
 	}
 	return &nodev1.ReplicaStatus{
-		Id: string(st.ID), Phase: string(st.Phase), Health: string(st.Health), Restarts: uint32(st.Restarts), //nolint:gosec // small
+		Id: string(st.ID), Phase: string(st.Phase.Known()), ExactPhase: string(st.Phase.Exact()), Health: string(st.Health), Restarts: uint32(st.Restarts), //nolint:gosec // small
 		Endpoint: st.Endpoint, Ports: ports, Pid: uint32(st.PID), Reason: st.Reason, Message: st.Message, //nolint:gosec // positive
 		Age: durationpb.New(st.Age), Deployment: string(st.Deployment), Revision: st.Revision,
 		ProcessVersion: st.ProcessVersion, Definition: st.Definition, Unready: st.Unready,
+		HealthFailure: wireFailure(st.HealthFailure), ReadinessFailure: wireFailure(st.ReadinessFailure),
+	}
+}
+
+func wireFailure(f *fleet.ReportedFailure) *nodev1.CheckFailure {
+	if f == nil {
+		return nil
+	}
+	return &nodev1.CheckFailure{
+		Check: f.Check, Cause: f.Cause, Listens: f.Listens, Times: uint32(f.Times), Age: durationpb.New(f.Age), //nolint:gosec // positive, and small
 	}
 }

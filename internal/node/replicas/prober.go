@@ -2,6 +2,7 @@ package replicas
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -46,6 +47,7 @@ type watch struct {
 	check   fleet.HealthCheck
 	address string // host:port
 	changed func(decide.ProbeState)
+	failed  func(decide.ProbeState)
 	state   decide.ProbeState
 	flying  bool
 	seen    bool // the prober has checked it once
@@ -59,7 +61,8 @@ func newProber(now func() time.Duration) *prober {
 }
 
 // watch starts the probes of a replica at once, and ends earlier ones under its id. changed is called for each
-// transition, the first success, lateness and a moved deadline, in order; it must not block.
+// transition, the first success, lateness and a moved deadline, in order; failed for any other failure of a replica that
+// is not healthy. They must not block.
 func (p *prober) watch(w *watch) {
 	p.mu.Lock()
 	p.watched[w.id] = w
@@ -158,7 +161,7 @@ func (p *prober) try(ctx context.Context, w *watch) {
 	p.mu.Unlock()
 	began := p.now()
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(check.Timeout*float64(time.Second)))
-	ok := p.probe(ctx, w.address, check)
+	cause := p.probe(ctx, w.address, check)
 	canceled := errors.Is(ctx.Err(), context.Canceled)
 	cancel()
 	p.mu.Lock()
@@ -168,10 +171,13 @@ func (p *prober) try(ctx context.Context, w *watch) {
 	}
 	p.catchUp(p.now()) // it may be due before run wakes up
 	was := w.state
-	w.state, w.flying = decide.Probe(was, w.check, ok, began), false
+	w.state, w.flying = decide.Probe(was, w.check, cause, began), false
 	is := w.state
-	if was.Health != is.Health || was.Begun != is.Begun || is.Late() {
+	switch {
+	case was.Health != is.Health || was.Begun != is.Begun || is.Late():
 		w.changed(is)
+	case cause != "" && is.Health != fleet.HealthHealthy:
+		w.failed(is)
 	}
 	if is.Next < p.sleeps {
 		poke.Once(p.wake)
@@ -179,51 +185,62 @@ func (p *prober) try(ctx context.Context, w *watch) {
 	p.mu.Unlock()
 }
 
-// probe tells whether the replica answered as its health check requires.
-func (p *prober) probe(ctx context.Context, address string, check fleet.HealthCheck) bool {
+// probe makes one probe, and says why it failed; "" if the replica answered as its check requires.
+func (p *prober) probe(ctx context.Context, address string, check fleet.HealthCheck) string {
+	check = check.WithDefaults()
 	conn, err := p.dialer.DialContext(ctx, "tcp", address)
 	if err != nil {
-		return false
+		return causeOf(check, probed{err: err})
 	}
 	defer conn.Close() //nolint:errcheck // its answer was read
 	if check.Type == fleet.HealthTCP {
-		return true
+		return ""
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) }) // ends a blocked read or write
 	defer stop()
-	status, err := ask(ctx, conn, address, check)
-	if check.ExpectedStatus != 0 {
-		return err == nil && status == check.ExpectedStatus
-	}
-	return err == nil && status >= http.StatusOK && status < http.StatusBadRequest
+	return causeOf(check, ask(ctx, conn, address, check))
 }
 
 // answerBuffer is for the head of an answer; the rest does not matter. A head above answerLimit counts as no
-// answer: the port may stream bytes without end.
+// answer: the port may stream bytes without end. Of firstBytes its protocol is known.
 const (
 	answerBuffer = 1 << 10
 	answerLimit  = 64 << 10
+	firstBytes   = 8
 )
 
 // ask makes one request on its own connection, as a client of the replica would. A client with a pool would
 // cost twice as much.
-func ask(ctx context.Context, conn net.Conn, address string, check fleet.HealthCheck) (status int, err error) {
+func ask(ctx context.Context, conn net.Conn, address string, check fleet.HealthCheck) probed {
+	out := probed{connected: true}
 	req, err := http.NewRequestWithContext(ctx, check.Method, "http://"+address+"/"+strings.TrimPrefix(check.Path, "/"), http.NoBody)
 	if err != nil {
-		return 0, fleet.Errorf(fleet.Invalid, "make the request of a probe: %w", err)
+		out.err = fleet.Errorf(fleet.Invalid, "make the request of a probe: %w", err)
+		return out
 	}
 	req.Close = true
 	req.Header.Set("User-Agent", "holdfast-probe")
-	if err := req.Write(conn); err != nil {
-		return 0, fleet.Errorf(fleet.Communication, "send a probe: %w", err)
+	if err := req.Write(conn); err != nil { // it may have answered before it read all
+		out.err = fleet.Errorf(fleet.Communication, "send a probe: %w", err)
 	}
-	head := bufio.NewReaderSize(io.LimitReader(conn, answerLimit), answerBuffer)
-	for status < http.StatusOK { // 1xx only announce the answer
+	limited := &io.LimitedReader{R: conn, N: answerLimit}
+	head := bufio.NewReaderSize(limited, answerBuffer)
+	_, read := head.Peek(1)
+	out.first, _ = head.Peek(min(head.Buffered(), firstBytes))
+	out.first = bytes.Clone(out.first)
+	if read != nil {
+		if out.err == nil {
+			out.err = fleet.Errorf(fleet.Communication, "read the answer to a probe: %w", read)
+		}
+		return out
+	}
+	for out.err = nil; out.status < http.StatusOK; { // 1xx only announce the answer
 		resp, err := http.ReadResponse(head, req)
 		if err != nil {
-			return 0, fleet.Errorf(fleet.Communication, "read the answer to a probe: %w", err)
+			out.err, out.cut = fleet.Errorf(fleet.Communication, "read the answer to a probe: %w", err), limited.N == 0
+			return out
 		}
-		status = resp.StatusCode // its body ends with the connection
+		out.status = resp.StatusCode // its body ends with the connection
 	}
-	return status, nil
+	return out
 }

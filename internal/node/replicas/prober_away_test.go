@@ -36,7 +36,7 @@ func startsUp(t *testing.T) *startup {
 func (s *startup) begins() {
 	check := fleet.HealthCheck{Type: fleet.HealthTCP}.WithDefaults()
 	s.w = &watch{
-		id: first, check: check, address: "127.0.0.1:1", changed: func(decide.ProbeState) {},
+		id: first, check: check, address: "127.0.0.1:1", changed: func(decide.ProbeState) {}, failed: func(decide.ProbeState) {},
 		state: decide.StartProbes(check, startupLimit, s.clock),
 	}
 	s.watch(s.w)
@@ -86,7 +86,7 @@ func TestStartupAfterAPause(t *testing.T) {
 			s.clock += time.Hour
 			s.mu.Lock()
 			s.catchUp(s.clock)
-			due[0].state, due[0].flying = decide.Probe(due[0].state, due[0].check, false, began), false
+			due[0].state, due[0].flying = decide.Probe(due[0].state, due[0].check, "connection refused", began), false
 			s.mu.Unlock()
 		}, startupLimit},
 		"for less than anybody notices": {func(s *startup) {

@@ -92,6 +92,13 @@ func (p *Process) note(id fleet.ReplicaID, st guardian.Status) Found {
 	return Found{ID: id, Running: true, PID: st.PID, Preparing: st.Preparing}
 }
 
+// Guardian is the process below which a replica runs, 0 if it does not run.
+func (p *Process) Guardian(id fleet.ReplicaID) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.guardians[id]
+}
+
 // Prepare does nothing: a program needs no preparation.
 func (*Process) Prepare(context.Context, Launch) error { return nil }
 

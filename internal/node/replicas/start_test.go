@@ -75,18 +75,22 @@ func TestCannotStart(t *testing.T) {
 // S94, X6, X8: what is never ready is given up, and says what kept it, in no more words than are stored.
 func TestNeverReady(t *testing.T) {
 	t.Parallel()
-	const late = "it could not be prepared in time: "
+	const late, lateBefore = "it could not be prepared in time: ", "its preStart commands did not end before its startup deadline"
+	soon := func(d *fleet.Definition) { d.Startup.Deadline = 0.5 }
+	sleeps := func(d *fleet.Definition) { d.PreStart = [][]string{{"sleep", "1000"}} }
 	for name, row := range map[string]struct {
-		def   fleet.Definition
-		says  string
-		hangs bool
+		def    fleet.Definition
+		reason string
+		says   string
+		hangs  bool
+		soon   bool // its time is over soon, and the clock does not jump: a node takes that for a pause of its machine
 	}{
-		"commands before the start of a container that hang": {container(), late + "command 1 before the start has not ended: the time limit is over", true},
-		"a registry that refuses":                            {container(), late + "pull the image: unauthorized to read web:1", false},
-		"commands before the start that hang": {
-			web(func(d *fleet.Definition) { d.PreStart = [][]string{{"sleep", "1000"}} }),
-			late + "the commands before its start have not ended", false,
+		"commands before the start of a container that hang": {
+			container(sleeps), fleet.ReasonStartupDeadline, lateBefore + ": command 1 before the start has not ended: the time limit is over", true, false,
 		},
+		"a registry that hangs":               {container(), decide.ReasonPrepareLimit, late + "command 1 before the start has not ended: the time limit is over", true, false},
+		"a registry that refuses":             {container(), decide.ReasonPrepareLimit, late + "pull the image: unauthorized to read web:1", false, false},
+		"commands before the start that hang": {web(sleeps, soon), fleet.ReasonStartupDeadline, lateBefore, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -100,11 +104,13 @@ func TestNeverReady(t *testing.T) {
 			})
 			b.ask(line(first, b.defined(row.def)))
 			b.eventually(func() bool {
-				later.Add(int64(time.Minute))
+				if !row.soon {
+					later.Add(int64(time.Minute))
+				}
 				return b.status(first).GetPhase() == string(fleet.PhaseFailed)
 			}, "it is never given up")
 			st := b.status(first)
-			require.Equal(t, decide.ReasonPrepareLimit, st.GetReason())
+			require.Equal(t, row.reason, st.GetReason())
 			require.Equal(t, row.says, strings.TrimSpace(st.GetMessage()))
 			require.LessOrEqual(t, len(st.GetMessage()), maxMessage)
 		})
@@ -410,4 +416,36 @@ func TestFilesAsTheyShouldBe(t *testing.T) {
 	has, err := os.ReadFile(filepath.Join(dir, "key"))
 	require.NoError(t, err)
 	require.Equal(t, "mine", string(has))
+}
+
+// S48, S84, S121: preStart commands have a phase of their own, and share the start-up time with the first success.
+func TestPreStartSharesTheStartup(t *testing.T) {
+	t.Parallel()
+	before := func(seconds string, deadline float64) fleet.Definition {
+		return web(func(d *fleet.Definition) {
+			d.PreStart = [][]string{{"sh", "-c", "touch began; until test -e go; do sleep 0.01; done; sleep " + seconds}}
+			d.Startup.Deadline = deadline
+		})
+	}
+	b := setup(t)
+	b.ask(line(first, b.defined(before("0", 60))), line(second, b.defined(before("1000", 1))))
+	b.eventually(func() bool { return b.status(first).GetExactPhase() == string(fleet.PhasePreStart) }, "it has no phase of its own")
+	require.Equal(t, string(fleet.PhasePreparing), b.status(first).GetPhase(), "in the words of the build before")
+	st := b.is(second, fleet.PhaseFailed, fleet.HealthNotChecked)
+	require.Equal(t, fleet.ReasonStartupDeadline, st.GetReason())
+	require.Empty(t, st.GetExactPhase())
+
+	deadline := func() time.Duration {
+		b.keeper.mu.Lock()
+		defer b.keeper.mu.Unlock()
+		return b.keeper.replicas[first].known.Probe.Deadline
+	}
+	by := deadline()
+	require.Positive(t, by)
+	b.stop()
+	b.open(true) // the next agent does not start the time again
+	b.eventually(func() bool { return b.status(first).GetExactPhase() == string(fleet.PhasePreStart) }, "the next agent forgot it")
+	require.NoError(t, os.WriteFile(b.in(first, "go"), nil, 0o600))
+	b.is(first, fleet.PhaseRunning, fleet.HealthHealthy)
+	require.Equal(t, by, deadline())
 }

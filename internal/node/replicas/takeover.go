@@ -94,7 +94,8 @@ func (w *worker) takeUnseen(ctx context.Context, driver Driver) {
 func (w *worker) takeRunning(ctx context.Context, driver Driver) {
 	w.watchExit(ctx, driver)
 	if w.left.Preparing || w.now().Phase == fleet.PhasePreparing {
-		w.is(decide.ProcessPreparing)
+		w.is(decide.ProcessPreStart)
+		w.setProbe(w.now().Probe.StillPreStart(w.keeper.opt.Now()))
 	} else {
 		w.is(decide.ProcessRunning)
 	}

@@ -19,12 +19,12 @@ type worker struct {
 	id     fleet.ReplicaID
 	wake   chan struct{}
 
-	// Keeper.mu guards known, doubted, unlisted (it should run, but the set does not list it) and cleared (all of it
+	// Keeper.mu guards known, doubted, tells, unlisted (it should run, but the set does not list it) and cleared (all of it
 	// is to be removed, and its worker has ended).
 	known             known
 	unlisted, cleared bool
-	// doubted is set when its driver's list contradicted its phase.
-	doubted bool
+	// doubted is set when its driver's list contradicted its phase, tells when it is to report why its checks fail.
+	doubted, tells bool
 	// sent is the offset up to which its output was sent, once located; it belongs to shipLogs.
 	sent    int64
 	located bool
@@ -105,7 +105,10 @@ func (w *worker) note(ctx context.Context, change func(*known)) bool {
 	k.mu.Lock()
 	was := w.known
 	change(&w.known)
-	if was.Phase != w.known.Phase || was.Health != w.known.Health || was.Restarts != w.known.Restarts {
+	if w.known.Phase != fleet.PhasePreparing {
+		w.known.Exact = ""
+	}
+	if was.Phase != w.known.Phase || was.Exact != w.known.Exact || was.Health != w.known.Health || was.Restarts != w.known.Restarts {
 		w.known.Since = k.opt.Now()
 	}
 	same := reflect.DeepEqual(was, w.known)
@@ -139,6 +142,7 @@ func (w *worker) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		w.obey()
 		w.verify(ctx)
+		w.keepFailing()
 		w.heed(ctx)
 		w.heedReadiness(ctx)
 		switch a := w.next(); a.Do {
@@ -170,7 +174,7 @@ func (w *worker) next() decide.ReplicaAction {
 	}
 	k.mu.Unlock()
 	here := decide.ReplicaHere{
-		Run: r.Run, Process: w.process, Since: w.since, Probe: w.probed(), Reason: w.ending.Reason, Started: w.exited != nil, Again: w.again,
+		Run: r.Run, Process: w.process, Since: w.since, Probe: w.probed(), Reason: w.ending.Reason, Again: w.again,
 		Restarts: r.Used, Alone: r.Alone, GaveUp: w.gaveUp, Stop: time.Duration(r.StopSeconds) * time.Second, Refused: w.refused, Away: away,
 	}
 	if w.def != nil {
@@ -231,8 +235,8 @@ func (w *worker) rest(ctx context.Context, a decide.ReplicaAction) {
 		return
 	}
 	until := a.Until
-	if w.exited != nil && (w.def == nil || w.process == decide.ProcessPreparing) {
-		until = w.keeper.opt.Now() + lookAgain
+	if soon := w.keeper.opt.Now() + lookAgain; w.exited != nil && (w.def == nil || w.process == decide.ProcessPreStart) && (until == 0 || until > soon) {
+		until = soon
 	}
 	var rings <-chan time.Time
 	if until > 0 {
@@ -258,7 +262,7 @@ func (w *worker) lookAgain(ctx context.Context) {
 	if w.def == nil {
 		w.load(ctx)
 	}
-	if w.process == decide.ProcessPreparing {
+	if w.process == decide.ProcessPreStart {
 		w.began(ctx)
 	}
 }

@@ -826,6 +826,8 @@ type Replica struct {
 	Unready        bool
 	ReadySince     *time.Time
 	Worked         *time.Time
+	ExactPhase     string
+	Failing        json.RawMessage
 }
 
 type ReplicaLog struct {
@@ -921,6 +923,7 @@ type Rollout struct {
 	Failures       int32
 	FailedAt       *time.Time
 	MinHealthy     *float64
+	Clock          string
 }
 
 type Server struct {

@@ -41,7 +41,7 @@ CROSS JOIN LATERAL (
     SELECT coalesce(array_agg(x.id), '{}') AS ids, array_agg(x.revision) AS revisions, array_agg(x.process_version) AS process_versions,
            array_agg(encode(substr(x.definition, 1, 8), 'hex')) AS definitions, array_agg(x.phase) AS phases, array_agg(x.health) AS healths, array_agg(x.unready) AS unreadies,
            array_agg(x.state) AS states, array_agg(x.lost) AS losts
-    FROM (SELECT y.id, y.deployment, y.uid, y.node, y.site, y.revision, y.process_version, y.definition, y.cpu, y.memory, y.gpus, y.fixed_ports, y.stop_seconds, y.state, y.health, y.phase, y.restarts, y.endpoint, y.ports, y.pid, y.reason, y.message, y.lost, y.listed, y.created_at, y.since, y.stop_by, y.ended_at, y.failed_at, y.running_since, y.terms_revision, y.unready, y.ready_since, y.worked FROM replicas y WHERE y.node = d.node AND y.ended_at IS NULL ORDER BY y.id COLLATE "C") x OFFSET 0) r
+    FROM (SELECT y.id, y.deployment, y.uid, y.node, y.site, y.revision, y.process_version, y.definition, y.cpu, y.memory, y.gpus, y.fixed_ports, y.stop_seconds, y.state, y.health, y.phase, y.restarts, y.endpoint, y.ports, y.pid, y.reason, y.message, y.lost, y.listed, y.created_at, y.since, y.stop_by, y.ended_at, y.failed_at, y.running_since, y.terms_revision, y.unready, y.ready_since, y.worked, y.exact_phase, y.failing FROM replicas y WHERE y.node = d.node AND y.ended_at IS NULL ORDER BY y.id COLLATE "C") x OFFSET 0) r
 CROSS JOIN LATERAL (
     SELECT coalesce(array_agg(u.replica), '{}') AS listed
     FROM (SELECT t.replica FROM replica_tombstones t WHERE t.node = d.node

@@ -183,7 +183,7 @@ func (q *Queries) FailingNodes(ctx context.Context, arg FailingNodesParams) ([]F
 }
 
 const getReplica = `-- name: GetReplica :one
-SELECT r.id, r.deployment, r.uid, r.node, r.site, r.revision, r.process_version, r.definition, r.cpu, r.memory, r.gpus, r.fixed_ports, r.stop_seconds, r.state, r.health, r.phase, r.restarts, r.endpoint, r.ports, r.pid, r.reason, r.message, r.lost, r.listed, r.created_at, r.since, r.stop_by, r.ended_at, r.failed_at, r.running_since, r.terms_revision, r.unready, r.ready_since, r.worked, d.project, coalesce((v.terms ->> 'startupSeconds')::float8, 0)::float8 AS startup,
+SELECT r.id, r.deployment, r.uid, r.node, r.site, r.revision, r.process_version, r.definition, r.cpu, r.memory, r.gpus, r.fixed_ports, r.stop_seconds, r.state, r.health, r.phase, r.restarts, r.endpoint, r.ports, r.pid, r.reason, r.message, r.lost, r.listed, r.created_at, r.since, r.stop_by, r.ended_at, r.failed_at, r.running_since, r.terms_revision, r.unready, r.ready_since, r.worked, r.exact_phase, r.failing, d.project, coalesce((v.terms ->> 'startupSeconds')::float8, 0)::float8 AS startup,
        coalesce(w.spec -> 'strategy', '{}')::jsonb AS strategy, coalesce(w.terms -> 'replica', '{}')::jsonb AS terms, now()::timestamptz AS at,
        EXISTS (SELECT 1 FROM connections k WHERE k.node = r.node AND k.ended_at IS NULL AND k.state IN ('Active', 'Draining') OFFSET 0)::boolean AS heard
 FROM replicas r JOIN deployments d ON d.name = r.deployment
@@ -240,6 +240,8 @@ func (q *Queries) GetReplica(ctx context.Context, id string) (GetReplicaRow, err
 		&i.Replica.Unready,
 		&i.Replica.ReadySince,
 		&i.Replica.Worked,
+		&i.Replica.ExactPhase,
+		&i.Replica.Failing,
 		&i.Project,
 		&i.Startup,
 		&i.Strategy,
@@ -385,7 +387,7 @@ func (q *Queries) KeepReplicaSamples(ctx context.Context, arg KeepReplicaSamples
 }
 
 const lastEndedReplicas = `-- name: LastEndedReplicas :many
-SELECT r.id, r.deployment, r.uid, r.node, r.site, r.revision, r.process_version, r.definition, r.cpu, r.memory, r.gpus, r.fixed_ports, r.stop_seconds, r.state, r.health, r.phase, r.restarts, r.endpoint, r.ports, r.pid, r.reason, r.message, r.lost, r.listed, r.created_at, r.since, r.stop_by, r.ended_at, r.failed_at, r.running_since, r.terms_revision, r.unready, r.ready_since, r.worked, d.project FROM replicas r JOIN deployments d ON d.name = r.deployment
+SELECT r.id, r.deployment, r.uid, r.node, r.site, r.revision, r.process_version, r.definition, r.cpu, r.memory, r.gpus, r.fixed_ports, r.stop_seconds, r.state, r.health, r.phase, r.restarts, r.endpoint, r.ports, r.pid, r.reason, r.message, r.lost, r.listed, r.created_at, r.since, r.stop_by, r.ended_at, r.failed_at, r.running_since, r.terms_revision, r.unready, r.ready_since, r.worked, r.exact_phase, r.failing, d.project FROM replicas r JOIN deployments d ON d.name = r.deployment
 WHERE r.deployment = $1 AND r.ended_at IS NOT NULL
 ORDER BY r.ended_at DESC LIMIT $2
 `
@@ -444,6 +446,8 @@ func (q *Queries) LastEndedReplicas(ctx context.Context, arg LastEndedReplicasPa
 			&i.Replica.Unready,
 			&i.Replica.ReadySince,
 			&i.Replica.Worked,
+			&i.Replica.ExactPhase,
+			&i.Replica.Failing,
 			&i.Project,
 		); err != nil {
 			return nil, err
@@ -545,7 +549,7 @@ func (q *Queries) LockReplicas(ctx context.Context, arg LockReplicasParams) ([]L
 }
 
 const lockReplicasOfNode = `-- name: LockReplicasOfNode :many
-SELECT id, deployment, uid, node, site, revision, process_version, definition, cpu, memory, gpus, fixed_ports, stop_seconds, state, health, phase, restarts, endpoint, ports, pid, reason, message, lost, listed, created_at, since, stop_by, ended_at, failed_at, running_since, terms_revision, unready, ready_since, worked FROM replicas WHERE node = $1 AND ended_at IS NULL AND ($2::boolean OR id = ANY($3::text[]))
+SELECT id, deployment, uid, node, site, revision, process_version, definition, cpu, memory, gpus, fixed_ports, stop_seconds, state, health, phase, restarts, endpoint, ports, pid, reason, message, lost, listed, created_at, since, stop_by, ended_at, failed_at, running_since, terms_revision, unready, ready_since, worked, exact_phase, failing FROM replicas WHERE node = $1 AND ended_at IS NULL AND ($2::boolean OR id = ANY($3::text[]))
 ORDER BY id FOR NO KEY UPDATE
 `
 
@@ -599,6 +603,8 @@ func (q *Queries) LockReplicasOfNode(ctx context.Context, arg LockReplicasOfNode
 			&i.Unready,
 			&i.ReadySince,
 			&i.Worked,
+			&i.ExactPhase,
+			&i.Failing,
 		); err != nil {
 			return nil, err
 		}
@@ -1304,7 +1310,7 @@ func (q *Queries) ReplicaSamples(ctx context.Context, deployment string) ([]Repl
 }
 
 const replicasByID = `-- name: ReplicasByID :many
-SELECT r.id, r.deployment, r.uid, r.node, r.site, r.revision, r.process_version, r.definition, r.cpu, r.memory, r.gpus, r.fixed_ports, r.stop_seconds, r.state, r.health, r.phase, r.restarts, r.endpoint, r.ports, r.pid, r.reason, r.message, r.lost, r.listed, r.created_at, r.since, r.stop_by, r.ended_at, r.failed_at, r.running_since, r.terms_revision, r.unready, r.ready_since, r.worked, d.project, coalesce((v.terms ->> 'startupSeconds')::float8, 0)::float8 AS startup,
+SELECT r.id, r.deployment, r.uid, r.node, r.site, r.revision, r.process_version, r.definition, r.cpu, r.memory, r.gpus, r.fixed_ports, r.stop_seconds, r.state, r.health, r.phase, r.restarts, r.endpoint, r.ports, r.pid, r.reason, r.message, r.lost, r.listed, r.created_at, r.since, r.stop_by, r.ended_at, r.failed_at, r.running_since, r.terms_revision, r.unready, r.ready_since, r.worked, r.exact_phase, r.failing, d.project, coalesce((v.terms ->> 'startupSeconds')::float8, 0)::float8 AS startup,
        coalesce(w.spec -> 'strategy', '{}')::jsonb AS strategy, coalesce(w.terms -> 'replica', '{}')::jsonb AS terms, now()::timestamptz AS at,
        EXISTS (SELECT 1 FROM connections k WHERE k.node = r.node AND k.ended_at IS NULL AND k.state IN ('Active', 'Draining') OFFSET 0)::boolean AS heard
 FROM replicas r JOIN deployments d ON d.name = r.deployment
@@ -1374,6 +1380,8 @@ func (q *Queries) ReplicasByID(ctx context.Context, arg ReplicasByIDParams) ([]R
 			&i.Replica.Unready,
 			&i.Replica.ReadySince,
 			&i.Replica.Worked,
+			&i.Replica.ExactPhase,
+			&i.Replica.Failing,
 			&i.Project,
 			&i.Startup,
 			&i.Strategy,
@@ -1392,10 +1400,10 @@ func (q *Queries) ReplicasByID(ctx context.Context, arg ReplicasByIDParams) ([]R
 }
 
 const reportReplicas = `-- name: ReportReplicas :exec
-UPDATE replicas r SET state = u.state, health = u.health, phase = u.phase, restarts = u.restarts, endpoint = u.endpoint, ports = u.ports,
+UPDATE replicas r SET state = u.state, health = u.health, phase = u.phase, exact_phase = u.exact_phase, restarts = u.restarts, endpoint = u.endpoint, ports = u.ports,
     pid = u.pid, lost = false, unready = u.unready, ready_since = CASE WHEN r.unready AND NOT u.unready THEN now() ELSE r.ready_since END,
-    running_since = CASE WHEN u.phase <> 'running' THEN NULL WHEN r.phase = 'running' AND r.restarts >= u.restarts AND r.running_since IS NOT NULL
-        THEN r.running_since ELSE now() - make_interval(secs => u.age) END,
+    running_since = CASE WHEN u.phase <> 'running' AND u.exact_phase <> 'pre_start' THEN NULL
+        WHEN r.restarts >= u.restarts AND r.running_since IS NOT NULL THEN r.running_since ELSE now() - make_interval(secs => u.age) END,
     reason = CASE WHEN r.state = 'TERMINATING' THEN r.reason ELSE u.reason END,
     message = CASE WHEN r.state = 'TERMINATING' THEN r.message ELSE u.message END,
     since = CASE WHEN r.state = u.state AND r.restarts >= u.restarts THEN r.since ELSE now() END,
@@ -1403,28 +1411,31 @@ UPDATE replicas r SET state = u.state, health = u.health, phase = u.phase, resta
                   WHEN u.state = 'HEALTHY' AND r.state = 'STARTING' THEN r.since
                   WHEN 'HEALTHY' IN (u.state, r.state) THEN coalesce(r.worked, r.since) ELSE r.worked END,
     failed_at = CASE WHEN u.failed THEN now() ELSE r.failed_at END,
+    failing = CASE WHEN r.state = 'TERMINATING' THEN r.failing ELSE u.failing END,
     ended_at = CASE WHEN u.state = 'TERMINATED' THEN now() END, stop_by = CASE WHEN u.state = 'TERMINATED' THEN NULL ELSE r.stop_by END
 FROM (SELECT unnest($1::text[]) AS id, unnest($2::text[]) AS state, unnest($3::text[]) AS health, unnest($4::text[]) AS phase,
-             unnest($5::integer[]) AS restarts, unnest($6::text[]) AS endpoint, unnest($7::jsonb[]) AS ports,
-             unnest($8::integer[]) AS pid, unnest($9::text[]) AS reason, unnest($10::text[]) AS message,
-             unnest($11::boolean[]) AS unready, unnest($12::boolean[]) AS failed, unnest($13::float8[]) AS age) u
+             unnest($5::text[]) AS exact_phase, unnest($6::integer[]) AS restarts, unnest($7::text[]) AS endpoint, unnest($8::jsonb[]) AS ports,
+             unnest($9::integer[]) AS pid, unnest($10::text[]) AS reason, unnest($11::text[]) AS message,
+             unnest($12::boolean[]) AS unready, unnest($13::boolean[]) AS failed, unnest($14::jsonb[]) AS failing, unnest($15::float8[]) AS age) u
 WHERE r.id = u.id
 `
 
 type ReportReplicasParams struct {
-	Ids       []string
-	States    []string
-	Healths   []string
-	Phases    []string
-	Restarts  []int32
-	Endpoints []string
-	Ports     []json.RawMessage
-	Pids      []int32
-	Reasons   []string
-	Messages  []string
-	Unreadies []bool
-	Failed    []bool
-	Ages      []float64
+	Ids         []string
+	States      []string
+	Healths     []string
+	Phases      []string
+	ExactPhases []string
+	Restarts    []int32
+	Endpoints   []string
+	Ports       []json.RawMessage
+	Pids        []int32
+	Reasons     []string
+	Messages    []string
+	Unreadies   []bool
+	Failed      []bool
+	Failing     []json.RawMessage
+	Ages        []float64
 }
 
 // A replica that is to end keeps the reason why. Each start is a state of its own, though of the
@@ -1435,6 +1446,7 @@ func (q *Queries) ReportReplicas(ctx context.Context, arg ReportReplicasParams) 
 		arg.States,
 		arg.Healths,
 		arg.Phases,
+		arg.ExactPhases,
 		arg.Restarts,
 		arg.Endpoints,
 		arg.Ports,
@@ -1443,6 +1455,7 @@ func (q *Queries) ReportReplicas(ctx context.Context, arg ReportReplicasParams) 
 		arg.Messages,
 		arg.Unreadies,
 		arg.Failed,
+		arg.Failing,
 		arg.Ages,
 	)
 	return err
@@ -1522,7 +1535,7 @@ func (q *Queries) Rooms(ctx context.Context) ([]RoomsRow, error) {
 
 const seeReplicas = `-- name: SeeReplicas :many
 
-SELECT r.id, r.deployment, r.uid, r.node, r.site, r.revision, r.process_version, r.definition, r.cpu, r.memory, r.gpus, r.fixed_ports, r.stop_seconds, r.state, r.health, r.phase, r.restarts, r.endpoint, r.ports, r.pid, r.reason, r.message, r.lost, r.listed, r.created_at, r.since, r.stop_by, r.ended_at, r.failed_at, r.running_since, r.terms_revision, r.unready, r.ready_since, r.worked, coalesce(v.object, r.definition)::bytea AS object, n.heard, n.unheard, n.leaves, n.gone, n.heard_since, n.leave_by
+SELECT r.id, r.deployment, r.uid, r.node, r.site, r.revision, r.process_version, r.definition, r.cpu, r.memory, r.gpus, r.fixed_ports, r.stop_seconds, r.state, r.health, r.phase, r.restarts, r.endpoint, r.ports, r.pid, r.reason, r.message, r.lost, r.listed, r.created_at, r.since, r.stop_by, r.ended_at, r.failed_at, r.running_since, r.terms_revision, r.unready, r.ready_since, r.worked, r.exact_phase, r.failing, coalesce(v.object, r.definition)::bytea AS object, n.heard, n.unheard, n.leaves, n.gone, n.heard_since, n.leave_by
 FROM (SELECT DISTINCT x.node FROM replicas x WHERE x.deployment = $1 AND x.ended_at IS NULL) d
 JOIN LATERAL (SELECT s.name, s.heard, s.unheard, s.leaves, s.gone, s.heard_since, s.leave_by FROM replica_nodes s WHERE s.name = d.node OFFSET 0) n ON true
 JOIN replicas r ON r.deployment = $1 AND r.ended_at IS NULL AND r.node = d.node
@@ -1565,6 +1578,8 @@ type SeeReplicasRow struct {
 	Unready        bool
 	ReadySince     *time.Time
 	Worked         *time.Time
+	ExactPhase     string
+	Failing        json.RawMessage
 	Object         []byte
 	Heard          bool
 	Unheard        time.Time
@@ -1622,6 +1637,8 @@ func (q *Queries) SeeReplicas(ctx context.Context, deployment string) ([]SeeRepl
 			&i.Unready,
 			&i.ReadySince,
 			&i.Worked,
+			&i.ExactPhase,
+			&i.Failing,
 			&i.Object,
 			&i.Heard,
 			&i.Unheard,
@@ -1641,7 +1658,7 @@ func (q *Queries) SeeReplicas(ctx context.Context, deployment string) ([]SeeRepl
 }
 
 const seeReplicasAgain = `-- name: SeeReplicasAgain :many
-SELECT r.id, r.deployment, r.uid, r.node, r.site, r.revision, r.process_version, r.definition, r.cpu, r.memory, r.gpus, r.fixed_ports, r.stop_seconds, r.state, r.health, r.phase, r.restarts, r.endpoint, r.ports, r.pid, r.reason, r.message, r.lost, r.listed, r.created_at, r.since, r.stop_by, r.ended_at, r.failed_at, r.running_since, r.terms_revision, r.unready, r.ready_since, r.worked, coalesce(v.object, r.definition)::bytea AS object, n.heard, n.unheard, n.leaves, n.gone, n.heard_since, n.leave_by
+SELECT r.id, r.deployment, r.uid, r.node, r.site, r.revision, r.process_version, r.definition, r.cpu, r.memory, r.gpus, r.fixed_ports, r.stop_seconds, r.state, r.health, r.phase, r.restarts, r.endpoint, r.ports, r.pid, r.reason, r.message, r.lost, r.listed, r.created_at, r.since, r.stop_by, r.ended_at, r.failed_at, r.running_since, r.terms_revision, r.unready, r.ready_since, r.worked, r.exact_phase, r.failing, coalesce(v.object, r.definition)::bytea AS object, n.heard, n.unheard, n.leaves, n.gone, n.heard_since, n.leave_by
 FROM replicas r JOIN LATERAL (SELECT s.name, s.heard, s.unheard, s.leaves, s.gone, s.heard_since, s.leave_by FROM replica_nodes s WHERE s.name = r.node OFFSET 0) n ON true
 LEFT JOIN deployment_revisions v ON v.deployment = r.deployment AND v.revision = r.revision
 WHERE r.id = ANY($1::text[]) AND r.deployment = $2 AND r.ended_at IS NULL
@@ -1687,6 +1704,8 @@ type SeeReplicasAgainRow struct {
 	Unready        bool
 	ReadySince     *time.Time
 	Worked         *time.Time
+	ExactPhase     string
+	Failing        json.RawMessage
 	Object         []byte
 	Heard          bool
 	Unheard        time.Time
@@ -1741,6 +1760,8 @@ func (q *Queries) SeeReplicasAgain(ctx context.Context, arg SeeReplicasAgainPara
 			&i.Unready,
 			&i.ReadySince,
 			&i.Worked,
+			&i.ExactPhase,
+			&i.Failing,
 			&i.Object,
 			&i.Heard,
 			&i.Unheard,

@@ -12,7 +12,7 @@ import (
 )
 
 const activeRollout = `-- name: ActiveRollout :one
-SELECT deployment, number, uid, project, from_revision, to_revision, process_version, strategy, state, reason, message, failure, from_target, step, step_at, want, proven, most, at_start, progress_at, progress, until, deadline_at, short, crashes, owed, next_attempt, created_by, created_at, since, ended_at, began_in, failures, failed_at, min_healthy FROM rollouts WHERE deployment = $1 AND ended_at IS NULL
+SELECT deployment, number, uid, project, from_revision, to_revision, process_version, strategy, state, reason, message, failure, from_target, step, step_at, want, proven, most, at_start, progress_at, progress, until, deadline_at, short, crashes, owed, next_attempt, created_by, created_at, since, ended_at, began_in, failures, failed_at, min_healthy, clock FROM rollouts WHERE deployment = $1 AND ended_at IS NULL
 `
 
 func (q *Queries) ActiveRollout(ctx context.Context, deployment string) (Rollout, error) {
@@ -54,6 +54,7 @@ func (q *Queries) ActiveRollout(ctx context.Context, deployment string) (Rollout
 		&i.Failures,
 		&i.FailedAt,
 		&i.MinHealthy,
+		&i.Clock,
 	)
 	return i, err
 }
@@ -176,7 +177,7 @@ INSERT INTO rollouts (deployment, number, uid, project, from_revision, to_revisi
 SELECT $1, coalesce(max(r.number), 0) + 1, $2, $3, $4, $5, $6, $7, $8, $9, $10::integer, $11, $12, $13, $14::float8,
        now() + make_interval(secs => $15::float8), $16
 FROM rollouts r WHERE r.deployment = $1
-RETURNING deployment, number, uid, project, from_revision, to_revision, process_version, strategy, state, reason, message, failure, from_target, step, step_at, want, proven, most, at_start, progress_at, progress, until, deadline_at, short, crashes, owed, next_attempt, created_by, created_at, since, ended_at, began_in, failures, failed_at, min_healthy
+RETURNING deployment, number, uid, project, from_revision, to_revision, process_version, strategy, state, reason, message, failure, from_target, step, step_at, want, proven, most, at_start, progress_at, progress, until, deadline_at, short, crashes, owed, next_attempt, created_by, created_at, since, ended_at, began_in, failures, failed_at, min_healthy, clock
 `
 
 type InsertRolloutParams struct {
@@ -255,12 +256,13 @@ func (q *Queries) InsertRollout(ctx context.Context, arg InsertRolloutParams) (R
 		&i.Failures,
 		&i.FailedAt,
 		&i.MinHealthy,
+		&i.Clock,
 	)
 	return i, err
 }
 
 const joinRollout = `-- name: JoinRollout :exec
-UPDATE rollouts SET to_revision = $1, strategy = $2, progress = $3, min_healthy = $4::float8, progress_at = now(),
+UPDATE rollouts SET to_revision = $1, strategy = $2, progress = $3, min_healthy = $4::float8, progress_at = now(), clock = 'joined',
     deadline_at = greatest(deadline_at, now() + make_interval(secs => $5::float8))
 WHERE deployment = $6 AND ended_at IS NULL
 `
@@ -288,7 +290,7 @@ func (q *Queries) JoinRollout(ctx context.Context, arg JoinRolloutParams) error 
 }
 
 const listRollouts = `-- name: ListRollouts :many
-SELECT r.deployment, r.number, r.uid, r.project, r.from_revision, r.to_revision, r.process_version, r.strategy, r.state, r.reason, r.message, r.failure, r.from_target, r.step, r.step_at, r.want, r.proven, r.most, r.at_start, r.progress_at, r.progress, r.until, r.deadline_at, r.short, r.crashes, r.owed, r.next_attempt, r.created_by, r.created_at, r.since, r.ended_at, r.began_in, r.failures, r.failed_at, r.min_healthy FROM rollouts r JOIN deployments d ON d.name = r.deployment AND d.project = r.project
+SELECT r.deployment, r.number, r.uid, r.project, r.from_revision, r.to_revision, r.process_version, r.strategy, r.state, r.reason, r.message, r.failure, r.from_target, r.step, r.step_at, r.want, r.proven, r.most, r.at_start, r.progress_at, r.progress, r.until, r.deadline_at, r.short, r.crashes, r.owed, r.next_attempt, r.created_by, r.created_at, r.since, r.ended_at, r.began_in, r.failures, r.failed_at, r.min_healthy, r.clock FROM rollouts r JOIN deployments d ON d.name = r.deployment AND d.project = r.project
 WHERE r.deployment = $1 AND ($2::bigint = 0 OR r.number < $2)
 ORDER BY r.number DESC LIMIT $3
 `
@@ -344,6 +346,7 @@ func (q *Queries) ListRollouts(ctx context.Context, arg ListRolloutsParams) ([]R
 			&i.Failures,
 			&i.FailedAt,
 			&i.MinHealthy,
+			&i.Clock,
 		); err != nil {
 			return nil, err
 		}
@@ -357,9 +360,9 @@ func (q *Queries) ListRollouts(ctx context.Context, arg ListRolloutsParams) ([]R
 
 const moveRollout = `-- name: MoveRollout :exec
 UPDATE rollouts SET state = $1, since = CASE WHEN state = $1 THEN since ELSE clock_timestamp() END, reason = $2, message = $3, failure = $4,
-    step = $5, step_at = $6, want = $7, proven = $8, most = $9, progress_at = $10, until = $11, short = $12,
-    failures = $13, failed_at = $14, crashes = $15, owed = $16, next_attempt = $17, ended_at = CASE WHEN $18::boolean THEN NULL ELSE clock_timestamp() END
-WHERE deployment = $19 AND number = $20
+    step = $5, step_at = $6, want = $7, proven = $8, most = $9, progress_at = $10, clock = $11, until = $12, short = $13,
+    failures = $14, failed_at = $15, crashes = $16, owed = $17, next_attempt = $18, ended_at = CASE WHEN $19::boolean THEN NULL ELSE clock_timestamp() END
+WHERE deployment = $20 AND number = $21
 `
 
 type MoveRolloutParams struct {
@@ -373,6 +376,7 @@ type MoveRolloutParams struct {
 	Proven      int32
 	Most        int32
 	ProgressAt  time.Time
+	Clock       string
 	Until       *time.Time
 	Short       bool
 	Failures    int32
@@ -397,6 +401,7 @@ func (q *Queries) MoveRollout(ctx context.Context, arg MoveRolloutParams) error 
 		arg.Proven,
 		arg.Most,
 		arg.ProgressAt,
+		arg.Clock,
 		arg.Until,
 		arg.Short,
 		arg.Failures,
@@ -412,7 +417,7 @@ func (q *Queries) MoveRollout(ctx context.Context, arg MoveRolloutParams) error 
 }
 
 const newestRollouts = `-- name: NewestRollouts :many
-SELECT r.deployment, r.number, r.uid, r.project, r.from_revision, r.to_revision, r.process_version, r.strategy, r.state, r.reason, r.message, r.failure, r.from_target, r.step, r.step_at, r.want, r.proven, r.most, r.at_start, r.progress_at, r.progress, r.until, r.deadline_at, r.short, r.crashes, r.owed, r.next_attempt, r.created_by, r.created_at, r.since, r.ended_at, r.began_in, r.failures, r.failed_at, r.min_healthy FROM deployments d JOIN rollouts r ON r.deployment = d.name AND r.uid = d.uid
+SELECT r.deployment, r.number, r.uid, r.project, r.from_revision, r.to_revision, r.process_version, r.strategy, r.state, r.reason, r.message, r.failure, r.from_target, r.step, r.step_at, r.want, r.proven, r.most, r.at_start, r.progress_at, r.progress, r.until, r.deadline_at, r.short, r.crashes, r.owed, r.next_attempt, r.created_by, r.created_at, r.since, r.ended_at, r.began_in, r.failures, r.failed_at, r.min_healthy, r.clock FROM deployments d JOIN rollouts r ON r.deployment = d.name AND r.uid = d.uid
  AND r.number = (SELECT max(x.number) FROM rollouts x WHERE x.deployment = d.name)
 WHERE d.name = ANY($1::text[])
 `
@@ -463,6 +468,7 @@ func (q *Queries) NewestRollouts(ctx context.Context, names []string) ([]Rollout
 			&i.Failures,
 			&i.FailedAt,
 			&i.MinHealthy,
+			&i.Clock,
 		); err != nil {
 			return nil, err
 		}
@@ -531,7 +537,7 @@ func (q *Queries) RegionThere(ctx context.Context) (time.Time, error) {
 }
 
 const scaledRollout = `-- name: ScaledRollout :exec
-UPDATE rollouts SET progress_at = now(), from_target = NULL WHERE deployment = $1 AND ended_at IS NULL
+UPDATE rollouts SET progress_at = now(), clock = 'scaled', from_target = NULL WHERE deployment = $1 AND ended_at IS NULL
 `
 
 // A scale starts the time of a rollout again, and stays after a return.
@@ -588,7 +594,7 @@ WITH paused AS (SELECT r.deployment, r.process_version, now() - r.since AS long 
                 WHERE r.deployment = $7 AND r.number = $8 AND r.state = 'PAUSED'),
      moved AS (UPDATE operations o SET deadline_at = o.deadline_at + p.long FROM paused p
                WHERE o.subject = 'deployment.' || p.deployment AND o.process_version = p.process_version AND o.state = 'running')
-UPDATE rollouts t SET state = $1, since = clock_timestamp(), reason = $2, message = $3, progress_at = now(),
+UPDATE rollouts t SET state = $1, since = clock_timestamp(), reason = $2, message = $3, progress_at = now(), clock = CASE WHEN t.state = 'PAUSED' THEN 'paused' ELSE 'step' END,
     step = $4, step_at = $5, deadline_at = t.deadline_at + CASE WHEN t.state = 'PAUSED' THEN now() - t.since ELSE interval '0' END,
     ended_at = CASE WHEN $6::boolean THEN NULL ELSE clock_timestamp() END
 WHERE t.deployment = $7 AND t.number = $8

@@ -228,7 +228,9 @@ func (c *carrying) asSeen(ctx context.Context) (bool, error) {
 		before[r.ID] = r
 	}
 	for _, r := range rows {
-		if now := c.replicaSeen(db.SeeReplicasRow(r), &c.looked); now != before[now.ID] {
+		now := c.replicaSeen(db.SeeReplicasRow(r), &c.looked)
+		was := before[now.ID]
+		if was.Failing = ""; now != was { // nothing is decided by what a check says
 			return false, nil
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -74,6 +75,7 @@ type reporting struct {
 	all     bool  // from a node that ended all, without a request for any
 	held    int64 // the number of the set that the node has, 0 when it is of an older era
 	said    db.ReportReplicasParams
+	at      time.Time // since which ages in the report count, if any failure is in it
 	lost    []string
 	ended   bool     // something left the node's set, or is named in it anew
 	buried  []string // ended by another word than that nothing of it runs
@@ -92,6 +94,9 @@ func (r *reporting) write(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	if err := r.holds(ctx); err != nil {
+		return nil, err
+	}
+	if err := r.times(ctx); err != nil {
 		return nil, err
 	}
 	said := make(map[string]fleet.ReplicaStatus, len(r.report.Replicas))
@@ -136,6 +141,14 @@ func (r *reporting) holds(ctx context.Context) error {
 		r.held = 0
 	}
 	return postgres.Failed("read the region", err)
+}
+
+// times reads the clock if a check fails in the report.
+func (r *reporting) times(ctx context.Context) (err error) {
+	if slices.ContainsFunc(r.report.Replicas, fleet.ReplicaStatus.FailsChecks) {
+		r.at, err = r.q.Now(ctx)
+	}
+	return postgres.Failed("read the clock", err)
 }
 
 // stopped is the word of a node that nothing of its replicas runs any more. It remembers them: what has
@@ -205,7 +218,7 @@ func (r *reporting) take(row db.Replica, said fleet.ReplicaStatus) error {
 		if to == state {
 			continue
 		}
-		line := historyLine{replica: row.ID, node: row.Node, from: string(state), to: string(to), reason: reasonOf(said, on), message: said.Message, actor: nodeActor}
+		line := historyLine{replica: row.ID, node: row.Node, from: string(state), to: string(to), reason: reasonOf(said, on), message: toldOf(said), actor: nodeActor}
 		r.line(row, line)
 		state, failedNow = to, failedNow || on == fleet.ReplicaFailed && said.Reason != fleet.ReasonNodeStopped
 	}
@@ -232,6 +245,14 @@ func reasonOf(said fleet.ReplicaStatus, on fleet.ReplicaEvent) string {
 	return string(on)
 }
 
+// toldOf is what the history says of a replica: with the cause only, as those of one wave are one line.
+func toldOf(said fleet.ReplicaStatus) string {
+	if said.HealthFailure == nil {
+		return said.Message
+	}
+	return fleet.Explained(said.Reason, said.Message, said.HealthFailure.Cause)
+}
+
 func (r *reporting) line(row db.Replica, l historyLine) {
 	of := declaration{row.Deployment, row.Uid}
 	if r.history[of] == nil {
@@ -243,10 +264,14 @@ func (r *reporting) line(row db.Replica, l historyLine) {
 func seenOf(r db.Replica) fleet.ReplicaSeen {
 	return fleet.ReplicaSeen{
 		ID: fleet.ReplicaID(r.ID), Node: fleet.NodeName(r.Node), Site: fleet.SiteName(r.Site), State: fleet.ReplicaState(r.State),
-		Health: fleet.ReplicaHealth(r.Health), Phase: fleet.ReplicaPhase(r.Phase), Revision: r.Revision, ProcessVersion: r.ProcessVersion,
+		Health: fleet.ReplicaHealth(r.Health), Phase: phaseOf(r), Revision: r.Revision, ProcessVersion: r.ProcessVersion,
 		Restarts: int(r.Restarts), CreatedAt: r.CreatedAt, Since: r.Since, Reason: r.Reason, Message: r.Message, StopBy: timeOf(r.StopBy), Lost: r.Lost,
 		Unready: r.Unready, ReadySince: timeOf(r.ReadySince),
 	}
+}
+
+func phaseOf(r db.Replica) fleet.ReplicaPhase {
+	return fleet.ReplicaPhase(r.Phase).Exactly(fleet.ReplicaPhase(r.ExactPhase))
 }
 
 // column adds a row to the statement that writes all.
@@ -258,11 +283,17 @@ func (r *reporting) column(row db.Replica, said fleet.ReplicaStatus, state fleet
 	if said.Ports == nil {
 		ports = json.RawMessage("{}")
 	}
+	failing, err := json.Marshal(said.FailedAt(r.at))
+	if err != nil {
+		return postgres.Failed("write the failures of checks", err)
+	}
 	c := &r.said
 	c.Ids, c.States, c.Healths = append(c.Ids, row.ID), append(c.States, string(state)), append(c.Healths, string(said.Health))
-	c.Phases, c.Restarts = append(c.Phases, string(said.Phase)), append(c.Restarts, postgres.WaveNumber(said.Restarts))
+	c.Phases, c.ExactPhases = append(c.Phases, string(said.Phase.Known())), append(c.ExactPhases, string(said.Phase.Exact()))
+	c.Restarts = append(c.Restarts, postgres.WaveNumber(said.Restarts))
 	c.Endpoints, c.Ports, c.Pids = append(c.Endpoints, said.Endpoint), append(c.Ports, ports), append(c.Pids, postgres.WaveNumber(said.PID))
 	c.Reasons, c.Messages, c.Failed = append(c.Reasons, said.Reason), append(c.Messages, said.Message), append(c.Failed, failedNow)
+	c.Failing = append(c.Failing, failing)
 	c.Ages, c.Unreadies = append(c.Ages, said.Age.Seconds()), append(c.Unreadies, said.Unready)
 	return nil
 }

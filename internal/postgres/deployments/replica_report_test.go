@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/internal/postgres/deployments"
 )
 
@@ -75,13 +76,19 @@ func TestStartupDeadline(t *testing.T) {
 		{"it runs, and was told late", fleet.PhaseRunning, fleet.HealthNotChecked, 0, 20 * time.Second, 70 * time.Second},
 		{"that is known", fleet.PhaseRunning, fleet.HealthNotChecked, 0, 0, 70 * time.Second},
 		{"it was started again", fleet.PhaseRunning, fleet.HealthNotChecked, 1, 0, 90 * time.Second},
-		{"its first commands run again", fleet.PhasePreparing, fleet.HealthNotChecked, 2, 0, 0},
+		{"its image is pulled again", fleet.PhasePreparing, fleet.HealthNotChecked, 2, 0, 0},
+		{"its preStart commands run, and were told late", fleet.PhasePreStart, fleet.HealthNotChecked, 2, 30 * time.Second, 60 * time.Second},
+		{"its process runs, in the same time", fleet.PhaseRunning, fleet.HealthNotChecked, 2, 0, 60 * time.Second},
+		{"its start is retried", fleet.PhaseLaunching, fleet.HealthNotChecked, 2, 0, 0},
 		{"it runs at last", fleet.PhaseRunning, fleet.HealthNotChecked, 2, 0, 90 * time.Second},
 		{"it is healthy", fleet.PhaseRunning, fleet.HealthHealthy, 2, 0, 0},
 		{"its probes fail", fleet.PhaseRunning, fleet.HealthUnhealthy, 2, 0, 0},
 	} {
 		b.tells(node, fleet.ReplicaStatus{ID: id, Phase: row.phase, Health: row.health, Restarts: row.restarts, Age: row.age})
 		at := due()
+		one, err := b.GetReplica(b.Ctx(), id)
+		require.NoError(t, err)
+		require.Equal(t, row.phase, one.Phase, row.what)
 		if row.left == 0 {
 			require.Nil(t, at, row.what)
 			continue
@@ -93,6 +100,50 @@ func TestStartupDeadline(t *testing.T) {
 		}
 		before = at
 	}
+}
+
+// S48, X8, X11: why a check fails is kept with the replica, and in the reason of what failed by it. It wakes nothing.
+func TestWhyChecksFail(t *testing.T) {
+	t.Parallel()
+	b := setup(t).deployable()
+	b.putDeployment(asking(func(s *fleet.DeploymentSpec) { s.Replicas.Initial = 1 }))
+	b.visits()
+	of := b.replicas()[0]
+	refused := func(times int) *fleet.ReportedFailure {
+		return &fleet.ReportedFailure{CheckFailure: fleet.CheckFailure{
+			Check: "GET /health on 10.0.0.1:8000", Cause: "connection refused", Listens: "it listens on 8080", Times: times,
+		}, Age: time.Minute}
+	}
+	b.tells(of.Node, fleet.ReplicaStatus{ID: of.ID, Phase: fleet.PhaseRunning, Health: fleet.HealthNotChecked})
+	for times := range 3 {
+		wake := b.tells(of.Node, fleet.ReplicaStatus{ID: of.ID, Phase: fleet.PhaseRunning, Health: fleet.HealthNotChecked, HealthFailure: refused(times + 1)})
+		require.Empty(t, wake)
+	}
+	is := b.replicas()[0].Failing
+	require.Nil(t, is.Readiness)
+	require.Equal(t, 3, is.Health.Times)
+	require.WithinDuration(t, time.Now().Add(-time.Minute), is.Health.Since, 15*time.Second)
+
+	wake := b.tells(of.Node, fleet.ReplicaStatus{
+		ID: of.ID, Phase: fleet.PhaseFailed, Health: fleet.HealthNotChecked, Reason: fleet.ReasonStartupDeadline, Message: "it was not healthy before its startup deadline", HealthFailure: refused(4),
+	})
+	require.Len(t, wake, 1)
+	why := `it was not healthy before its startup deadline: GET /health on 10\.0\.0\.1:8000: connection refused, 4 times since \S+; it listens on 8080`
+	require.Regexp(t, "^"+why+"$", b.replicas()[0].Message)
+	b.visits()
+	require.Regexp(t, why, b.viewed().Message, "the attempt failed for that")
+	history, err := b.ListDeploymentHistory(b.Ctx(), web, postgres.Place{}, 100)
+	require.NoError(t, err)
+	var told []string
+	for _, line := range history {
+		if line.Actor == "node" {
+			told = append(told, line.Message)
+		}
+	}
+	require.Contains(t, told, "it was not healthy before its startup deadline: connection refused", "those of one wave are one line")
+	ended, err := b.GetReplica(b.Ctx(), of.ID)
+	require.NoError(t, err)
+	require.Equal(t, 4, ended.Failing.Health.Times, "it is kept with what ended")
 }
 
 // S17, S53, X13: a node that ended its replicas leaves at once, and with it what it ran: that is no failure

@@ -3,6 +3,7 @@ package deployments
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/decide"
@@ -29,6 +30,8 @@ type Replica struct {
 	Ports          map[string]int
 	PID            int
 	Resources      fleet.Resources
+	// Failing are its checks that fail, or did when it ended.
+	Failing fleet.FailedChecks
 	// Reason is a stable word, Message a sentence; FailedAt is when it failed last.
 	Reason, Message  string
 	Lost             bool
@@ -153,14 +156,18 @@ func replicaOf(r db.Replica, project string, heard bool) (Replica, error) { //no
 	out := Replica{
 		ID: fleet.ReplicaID(r.ID), Deployment: fleet.DeploymentName(r.Deployment), Project: fleet.ProjectName(project),
 		Node: fleet.NodeName(r.Node), Site: fleet.SiteName(r.Site), State: fleet.ReplicaState(r.State), Health: fleet.ReplicaHealth(r.Health),
-		Routable: seenOf(r).Routable(), Phase: fleet.ReplicaPhase(r.Phase), Revision: r.Revision, ProcessVersion: r.ProcessVersion, Restarts: int(r.Restarts),
+		Routable: seenOf(r).Routable(), Phase: phaseOf(r), Revision: r.Revision, ProcessVersion: r.ProcessVersion, Restarts: int(r.Restarts),
 		Endpoint: r.Endpoint, PID: int(r.Pid), Resources: fleet.Resources{CPU: r.Cpu, Memory: r.Memory, GPUs: int(r.Gpus)},
 		Reason: r.Reason, Message: r.Message, Lost: r.Lost, CreatedAt: r.CreatedAt, Since: r.Since, FailedAt: r.FailedAt, EndedAt: r.EndedAt,
 	}
 	if !heard && r.EndedAt == nil {
 		out.Health = fleet.HealthDegraded
 	}
-	return out, postgres.Failed("read the ports of replica "+r.ID, json.Unmarshal(r.Ports, &out.Ports))
+	err := errors.Join(json.Unmarshal(r.Ports, &out.Ports), json.Unmarshal(r.Failing, &out.Failing))
+	if out.Failing.Health != nil {
+		out.Message = fleet.Explained(out.Reason, out.Message, out.Failing.Health.String())
+	}
+	return out, postgres.Failed("read the ports and checks of replica "+r.ID, err)
 }
 
 // ReplicaLogPiece is a piece of a replica's output, at its offset in all of it.

@@ -38,7 +38,7 @@ func (w *deploymentWork) lookAtRollout(ctx context.Context, l *looked) (err erro
 		return err
 	}
 	seen := fleet.RolloutSeen{
-		Number: r.Number, State: fleet.RolloutState(r.State), Since: r.Since, Reason: r.Reason, BeganIn: fleet.DeploymentState(r.BeganIn), Step: int(r.Step), StepAt: timeOf(r.StepAt), Want: int(r.Want), Most: int(r.Most), ProgressAt: r.ProgressAt,
+		Number: r.Number, State: fleet.RolloutState(r.State), Since: r.Since, Reason: r.Reason, BeganIn: fleet.DeploymentState(r.BeganIn), Step: int(r.Step), StepAt: timeOf(r.StepAt), Want: int(r.Want), Most: int(r.Most), ProgressAt: r.ProgressAt, Clock: fleet.RolloutClock(r.Clock),
 		Progress: postgres.SecondsOf(r.Progress), Deadline: r.DeadlineAt, Short: r.Short, Failure: r.Failure, AtStart: int(r.AtStart),
 		Failures: int(r.Failures), FailedAt: timeOf(r.FailedAt),
 		To: fleet.RevisionLine{
@@ -156,7 +156,7 @@ func (c *carrying) moveRollout(ctx context.Context) error {
 	}
 	err := c.q.MoveRollout(ctx, db.MoveRolloutParams{
 		Deployment: r.Deployment, Number: r.Number, State: string(state), Active: state.Active(), Reason: p.Reason, Message: p.Message, Failure: p.Failure,
-		Step: postgres.WaveNumber(p.Step), StepAt: orNull(p.StepAt), Want: postgres.WaveNumber(p.Want), Proven: postgres.WaveNumber(p.Proven), Most: postgres.WaveNumber(p.Most), ProgressAt: p.ProgressAt, Until: orNull(p.Until),
+		Step: postgres.WaveNumber(p.Step), StepAt: orNull(p.StepAt), Want: postgres.WaveNumber(p.Want), Proven: postgres.WaveNumber(p.Proven), Most: postgres.WaveNumber(p.Most), ProgressAt: p.ProgressAt, Clock: string(p.Clock), Until: orNull(p.Until),
 		Short: p.Short, Failures: postgres.WaveNumber(p.Failures), FailedAt: orNull(p.FailedAt), Crashes: postgres.WaveNumber(p.Crashes), Owed: postgres.WaveNumber(p.Owed), NextAttempt: orNull(p.NextAttempt),
 	})
 	if err != nil {

@@ -119,6 +119,7 @@ type Rollout struct {
 	// Step counts from 0.
 	Step, Want, Proven int
 	ProgressAt         time.Time
+	Clock              fleet.RolloutClock
 	// Until is when it is given up without progress, or in a pause if nobody resumes it; Deadline when at the latest. Zero where no
 	// clock runs.
 	Until, Deadline                time.Time
@@ -129,7 +130,7 @@ type Rollout struct {
 func rolloutOf(r db.Rollout) (Rollout, error) {
 	out := Rollout{
 		Number: r.Number, State: fleet.RolloutState(r.State), From: r.FromRevision, To: r.ToRevision, ProcessVersion: r.ProcessVersion,
-		Reason: r.Reason, Message: r.Message, Step: int(r.Step), Want: int(r.Want), Proven: int(r.Proven), ProgressAt: r.ProgressAt, CreatedBy: r.CreatedBy,
+		Reason: r.Reason, Message: r.Message, Step: int(r.Step), Want: int(r.Want), Proven: int(r.Proven), ProgressAt: r.ProgressAt, Clock: fleet.RolloutClock(r.Clock), CreatedBy: r.CreatedBy,
 		CreatedAt: r.CreatedAt, StateSince: r.Since, EndedAt: timeOf(r.EndedAt), Failure: r.Failure,
 	}
 	if out.State.Active() {

@@ -3,6 +3,7 @@ package deployments
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"time"
 
@@ -189,7 +190,12 @@ func (w *deploymentWork) replicas(ctx context.Context, l *looked) ([]fleet.Repli
 	rows, err := w.q.SeeReplicas(ctx, w.row.Name)
 	out := make([]fleet.ReplicaSeen, len(rows))
 	for i, r := range rows {
+		var failing fleet.FailedChecks
+		if err := json.Unmarshal(r.Failing, &failing); err != nil {
+			return nil, postgres.Failed("read the checks of replica "+r.ID, err)
+		}
 		out[i] = w.replicaSeen(r, l)
+		out[i].Failing = failing.String()
 	}
 	return out, postgres.Failed("read the replicas", err)
 }
@@ -234,7 +240,7 @@ func (l line) brought(r db.SeeReplicasRow, stable int64) bool {
 func replicaSeen(r db.SeeReplicasRow) fleet.ReplicaSeen {
 	out := fleet.ReplicaSeen{
 		ID: fleet.ReplicaID(r.ID), Node: fleet.NodeName(r.Node), Site: fleet.SiteName(r.Site), State: fleet.ReplicaState(r.State),
-		Health: fleet.ReplicaHealth(r.Health), Phase: fleet.ReplicaPhase(r.Phase), Revision: r.Revision, ProcessVersion: r.ProcessVersion,
+		Health: fleet.ReplicaHealth(r.Health), Phase: fleet.ReplicaPhase(r.Phase).Exactly(fleet.ReplicaPhase(r.ExactPhase)), Revision: r.Revision, ProcessVersion: r.ProcessVersion,
 		Restarts: int(r.Restarts), CreatedAt: r.CreatedAt, Since: r.Since, Reason: r.Reason, Message: r.Message,
 		Stop: time.Duration(r.StopSeconds) * time.Second, StopBy: timeOf(r.StopBy), Leave: r.Leaves, Gone: r.Gone, Lost: r.Lost,
 		Unready: r.Unready, ReadySince: timeOf(r.ReadySince), Worked: timeOf(r.Worked),

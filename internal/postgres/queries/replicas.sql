@@ -104,10 +104,10 @@ UPDATE node_sets SET held = @held WHERE node = @node AND held < @held;
 -- A replica that is to end keeps the reason why. Each start is a state of its own, though of the
 -- same name.
 -- name: ReportReplicas :exec
-UPDATE replicas r SET state = u.state, health = u.health, phase = u.phase, restarts = u.restarts, endpoint = u.endpoint, ports = u.ports,
+UPDATE replicas r SET state = u.state, health = u.health, phase = u.phase, exact_phase = u.exact_phase, restarts = u.restarts, endpoint = u.endpoint, ports = u.ports,
     pid = u.pid, lost = false, unready = u.unready, ready_since = CASE WHEN r.unready AND NOT u.unready THEN now() ELSE r.ready_since END,
-    running_since = CASE WHEN u.phase <> 'running' THEN NULL WHEN r.phase = 'running' AND r.restarts >= u.restarts AND r.running_since IS NOT NULL
-        THEN r.running_since ELSE now() - make_interval(secs => u.age) END,
+    running_since = CASE WHEN u.phase <> 'running' AND u.exact_phase <> 'pre_start' THEN NULL
+        WHEN r.restarts >= u.restarts AND r.running_since IS NOT NULL THEN r.running_since ELSE now() - make_interval(secs => u.age) END,
     reason = CASE WHEN r.state = 'TERMINATING' THEN r.reason ELSE u.reason END,
     message = CASE WHEN r.state = 'TERMINATING' THEN r.message ELSE u.message END,
     since = CASE WHEN r.state = u.state AND r.restarts >= u.restarts THEN r.since ELSE now() END,
@@ -115,11 +115,12 @@ UPDATE replicas r SET state = u.state, health = u.health, phase = u.phase, resta
                   WHEN u.state = 'HEALTHY' AND r.state = 'STARTING' THEN r.since
                   WHEN 'HEALTHY' IN (u.state, r.state) THEN coalesce(r.worked, r.since) ELSE r.worked END,
     failed_at = CASE WHEN u.failed THEN now() ELSE r.failed_at END,
+    failing = CASE WHEN r.state = 'TERMINATING' THEN r.failing ELSE u.failing END,
     ended_at = CASE WHEN u.state = 'TERMINATED' THEN now() END, stop_by = CASE WHEN u.state = 'TERMINATED' THEN NULL ELSE r.stop_by END
 FROM (SELECT unnest(@ids::text[]) AS id, unnest(@states::text[]) AS state, unnest(@healths::text[]) AS health, unnest(@phases::text[]) AS phase,
-             unnest(@restarts::integer[]) AS restarts, unnest(@endpoints::text[]) AS endpoint, unnest(@ports::jsonb[]) AS ports,
+             unnest(@exact_phases::text[]) AS exact_phase, unnest(@restarts::integer[]) AS restarts, unnest(@endpoints::text[]) AS endpoint, unnest(@ports::jsonb[]) AS ports,
              unnest(@pids::integer[]) AS pid, unnest(@reasons::text[]) AS reason, unnest(@messages::text[]) AS message,
-             unnest(@unreadies::boolean[]) AS unready, unnest(@failed::boolean[]) AS failed, unnest(@ages::float8[]) AS age) u
+             unnest(@unreadies::boolean[]) AS unready, unnest(@failed::boolean[]) AS failed, unnest(@failing::jsonb[]) AS failing, unnest(@ages::float8[]) AS age) u
 WHERE r.id = u.id;
 
 -- name: LoseReplicas :exec

@@ -13,13 +13,13 @@ RETURNING *;
 
 -- name: MoveRollout :exec
 UPDATE rollouts SET state = @state, since = CASE WHEN state = @state THEN since ELSE clock_timestamp() END, reason = @reason, message = @message, failure = @failure,
-    step = @step, step_at = sqlc.narg(step_at), want = @want, proven = @proven, most = @most, progress_at = @progress_at, until = sqlc.narg(until), short = @short,
+    step = @step, step_at = sqlc.narg(step_at), want = @want, proven = @proven, most = @most, progress_at = @progress_at, clock = @clock, until = sqlc.narg(until), short = @short,
     failures = @failures, failed_at = sqlc.narg(failed_at), crashes = @crashes, owed = @owed, next_attempt = sqlc.narg(next_attempt), ended_at = CASE WHEN @active::boolean THEN NULL ELSE clock_timestamp() END
 WHERE deployment = @deployment AND number = @number;
 
 -- An edit that no replica has to be replaced for joins the rollout.
 -- name: JoinRollout :exec
-UPDATE rollouts SET to_revision = @to_revision, strategy = @strategy, progress = @progress, min_healthy = @min_healthy::float8, progress_at = now(),
+UPDATE rollouts SET to_revision = @to_revision, strategy = @strategy, progress = @progress, min_healthy = @min_healthy::float8, progress_at = now(), clock = 'joined',
     deadline_at = greatest(deadline_at, now() + make_interval(secs => @seconds::float8))
 WHERE deployment = @deployment AND ended_at IS NULL;
 
@@ -29,7 +29,7 @@ WITH paused AS (SELECT r.deployment, r.process_version, now() - r.since AS long 
                 WHERE r.deployment = @deployment AND r.number = @number AND r.state = 'PAUSED'),
      moved AS (UPDATE operations o SET deadline_at = o.deadline_at + p.long FROM paused p
                WHERE o.subject = 'deployment.' || p.deployment AND o.process_version = p.process_version AND o.state = 'running')
-UPDATE rollouts t SET state = @state, since = clock_timestamp(), reason = @reason, message = @message, progress_at = now(),
+UPDATE rollouts t SET state = @state, since = clock_timestamp(), reason = @reason, message = @message, progress_at = now(), clock = CASE WHEN t.state = 'PAUSED' THEN 'paused' ELSE 'step' END,
     step = @step, step_at = sqlc.narg(step_at), deadline_at = t.deadline_at + CASE WHEN t.state = 'PAUSED' THEN now() - t.since ELSE interval '0' END,
     ended_at = CASE WHEN @active::boolean THEN NULL ELSE clock_timestamp() END
 WHERE t.deployment = @deployment AND t.number = @number;
@@ -76,7 +76,7 @@ SELECT coalesce((SELECT l.since FROM link_there l), now())::timestamptz AS since
 
 -- A scale starts the time of a rollout again, and stays after a return.
 -- name: ScaledRollout :exec
-UPDATE rollouts SET progress_at = now(), from_target = NULL WHERE deployment = @deployment AND ended_at IS NULL;
+UPDATE rollouts SET progress_at = now(), clock = 'scaled', from_target = NULL WHERE deployment = @deployment AND ended_at IS NULL;
 
 -- What a rollback without a revision finds. Before is the newest that ran as it was to, of another object than the deployment's own.
 -- name: SeeRollback :one

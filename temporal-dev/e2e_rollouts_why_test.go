@@ -1,0 +1,51 @@
+//go:build slow
+
+package main
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/fleet"
+)
+
+// rolloutSaysWhy: preStart commands that do not end, and a check that does not pass, end a rollout by its deadline, and both are
+// named, on the replica and in the reason of its end (F74, S48, X8).
+func (s *stack) rolloutSaysWhy(t *testing.T) {
+	d := newService(t, s, "why", 2, func(p *api.DeploymentPut) { p.Strategy = api.Strategy{ProgressDeadline: 5} })
+	d.put.Env["GREETING"] = "one"
+	stable := d.deploy(t)
+
+	d.put.PreStart = [][]string{{"/bin/sleep", "1000"}}
+	op := d.greets(t, "two")
+	d.newOne(t, "it shows what runs", ids(stable), func(r api.Replica) bool { return r.Phase == fleet.PhasePreStart && r.StartupDeadline != nil })
+	d.failsFor(t, op, "its preStart commands have not ended")
+
+	d.put.PreStart, d.put.Health = nil, probe()
+	d.put.Health.ExpectedStatus = 204
+	op = d.greets(t, "three")
+	one := d.newOne(t, "its node says why", ids(stable), func(r api.Replica) bool { return r.Failing.Health != nil && r.Failing.Health.Times > 1 })
+	require.Equal(t, "status 200 OK, expected 204", one.Failing.Health.Cause)
+	require.Equal(t, "GET /health on "+one.Endpoint, one.Failing.Health.Check)
+	e, err := d.api.Explain(t.Context(), d.name)
+	require.NoError(t, err)
+	require.Contains(t, e.Causes[len(e.Causes)-1].Message, "status 200 OK, expected 204", "%+v", e.Causes)
+	d.failsFor(t, op, "GET /health on ", "status 200 OK, expected 204")
+	d.answering(t, 2, "one")
+	d.destroy(t)
+}
+
+// failsFor waits until a rollout has failed by its deadline, which its operation and itself explain.
+func (d *service) failsFor(t *testing.T, op api.Operation, why ...string) {
+	t.Helper()
+	op = d.ended(t, op.ID)
+	require.Equal(t, []any{fleet.OperationFailed, "progress_deadline"}, []any{op.State, op.Reason}, "%+v", op)
+	r := d.rollouts(t)[0]
+	require.Equal(t, fleet.RolloutFailed, r.State)
+	for _, text := range why {
+		require.Contains(t, op.Message, text)
+		require.Contains(t, r.Message, text)
+	}
+}
