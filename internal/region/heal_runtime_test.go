@@ -68,6 +68,15 @@ func (h healHands) Start(_ context.Context, spec guardian.Spec) (guardian.Status
 	return st, nil
 }
 
+// Started: no start here outlasts its caller.
+func (h healHands) Started(ctx context.Context, name fleet.InstanceName) (guardian.Status, error) {
+	st, ok, err := h.Status(ctx, name)
+	if err == nil && !ok {
+		err = fleet.Errorf(fleet.Conflict, "instance %s has no guardian", name)
+	}
+	return st, err
+}
+
 func (h healHands) Stop(_ context.Context, name fleet.InstanceName) error {
 	if err := h.lock(); err != nil {
 		return err

@@ -190,6 +190,9 @@ func (noRuntime) Status(context.Context, fleet.InstanceName) (guardian.Status, b
 func (noRuntime) Start(context.Context, guardian.Spec) (guardian.Status, error) {
 	return guardian.Status{}, errLost
 }
+func (noRuntime) Started(context.Context, fleet.InstanceName) (guardian.Status, error) {
+	return guardian.Status{}, errLost
+}
 func (noRuntime) Stop(context.Context, fleet.InstanceName) error   { return nil }
 func (noRuntime) Remove(context.Context, fleet.InstanceName) error { return nil }
 func (noRuntime) Signal(context.Context, fleet.InstanceName, string, guardian.Labels) error {
