@@ -167,16 +167,19 @@ func (a *actor) good() *api.DeploymentPut {
 	p := &a.d.put
 	p.Env["GREETING"], p.State = a.greeting(), fleet.StateStarted
 	delete(p.Env, "CRASH")
+	delete(p.Env, "DIES")
 	delete(p.Env, "AWAIT")
 	return p
 }
 
-// bad is the next content, which never gets healthy, or ready.
+// bad is the next content, which never gets healthy, or ready, or dies before it is proven.
 func (a *actor) bad() *api.DeploymentPut {
 	p := a.good()
-	switch n := a.draw.IntN(3); {
+	switch n := a.draw.IntN(4); {
 	case n == 0:
 		p.Env["CRASH"] = "no licence"
+	case n == 2:
+		p.Env["DIES"] = (p.Strategy.MinHealthy(0) / 2).String()
 	case n == 1 && p.Readiness != nil:
 		if err := os.WriteFile(filepath.Join(a.d.ledger, "busy-"+a.greeting()), nil, 0o600); err != nil {
 			a.accuse("%v", err)

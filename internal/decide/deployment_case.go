@@ -184,15 +184,20 @@ func (c *deploymentCase) endSurplus() {
 		c.terminate(r, ReasonScaledDown, fmt.Sprintf("the target is %d", c.v.Target))
 	}
 	kept, stale := good[c.v.surplus():], heard(c.v.stale)
-	short := c.v.short || len(c.v.proven(kept))+len(routable(stale)) < c.v.Target
-	left := len(stale)
+	relied := c.v.relied(stale)
+	short := c.v.short || len(c.v.proven(kept))+len(routable(relied)) < c.v.Target
+	left := len(relied)
 	for _, r := range stale {
-		if len(c.v.covers(kept, r))+left > c.v.Target {
+		others := left
+		if c.v.relies(r) {
+			others--
+		}
+		if len(c.v.covers(kept, r))+others >= c.v.Target {
 			c.replaced(r)
-			left--
+			left = others
 		}
 	}
-	if len(c.v.proven(kept))+len(stale) < c.v.Target {
+	if len(c.v.proven(kept))+len(relied) < c.v.Target {
 		c.failAway()
 		return
 	}

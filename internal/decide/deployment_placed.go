@@ -100,7 +100,7 @@ func (v deploymentView) makesRoom(old fleet.ReplicaSeen) bool {
 	cover := v.covers(v.good, old)
 	madeUp := func(r fleet.ReplicaSeen) bool { return !r.CreatedAt.Before(v.NextAttempt) }
 	failed := v.Crashes > 0 && v.At.Before(v.NextAttempt.Add(time.Duration(v.Terms.ResetSeconds)*time.Second))
-	return len(cover) == len(v.good) && (!failed || len(cover)+len(routable(v.stale)) >= v.Target || slices.ContainsFunc(cover, madeUp))
+	return len(cover) == len(v.good) && (!failed || len(cover)+len(routable(v.relied(v.stale))) >= v.Target || slices.ContainsFunc(cover, madeUp))
 }
 
 func oldFirst(p fleet.DeploymentPlan, old fleet.ReplicaSeen, now time.Time) fleet.DeploymentPlan {

@@ -7,6 +7,9 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
+// reportsIn is how long a node that has just reconnected may take to report what its replicas did meanwhile.
+const reportsIn = 5 * time.Second
+
 // drainMargin is what a drain keeps of its time for a visit that ends what it moves.
 const drainMargin = 5 * time.Second
 
@@ -19,9 +22,11 @@ func (v deploymentView) proven(all []fleet.ReplicaSeen) []fleet.ReplicaSeen {
 // provenAt is from when on a routable replica is proven. A process that starts anew, or a check that fails, takes the proof back.
 func (v deploymentView) provenAt(r fleet.ReplicaSeen) time.Time { return ProvenAt(r, v.proof) }
 
-// ProvenAt is from when on a routable replica is proven, for which that takes some time.
+// ProvenAt is from when on a replica that is routable now is proven, for which that takes some time. What is known of one whose node
+// has just reconnected is from before.
 func ProvenAt(r fleet.ReplicaSeen, proof time.Duration) time.Time {
-	return later(r.Since, r.ReadySince).Add(proof)
+	at := later(r.Since, r.ReadySince).Add(proof)
+	return later(at, r.HeardSince.Add(min(proof, reportsIn)))
 }
 
 // covers are the replicas for which one may end: proven, or routable if it leaves a node whose drain has no time left for a proof.
@@ -30,6 +35,16 @@ func (v deploymentView) covers(all []fleet.ReplicaSeen, of fleet.ReplicaSeen) []
 		return routable(all)
 	}
 	return v.proven(all)
+}
+
+// relies reports whether others may rely on a healthy replica that is to be replaced: it is of another version and has been so before,
+// or it is proven.
+func (v deploymentView) relies(r fleet.ReplicaSeen) bool {
+	return r.ProcessVersion != v.ProcessVersion || !v.At.Before(v.provenAt(r))
+}
+
+func (v deploymentView) relied(all []fleet.ReplicaSeen) []fleet.ReplicaSeen {
+	return slices.DeleteFunc(slices.Clone(all), func(r fleet.ReplicaSeen) bool { return !v.relies(r) })
 }
 
 // movesBy is until when a replica that a drain moves may wait for the proof of another: it is to have ended before the deadline. It

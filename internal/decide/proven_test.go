@@ -56,6 +56,10 @@ func TestProof(t *testing.T) {
 			0, "", 30 * time.Second,
 		},
 		"a lost node's replica waits too": {deployment(target(2, 1), has(replica(1, unheard(time.Hour)), replica(2), replica(3, routableFor(time.Second)))), 0, "", 9 * time.Second},
+		"its node reconnected, and has yet to report": {
+			deployment(newer, target(1, 1), has(replica(1), replica(2, isNew, heardSince(time.Second)))), 0, "", 4 * time.Second,
+		},
+		"it has reported":                 {deployment(newer, target(1, 1), has(replica(1), replica(2, isNew, heardSince(5*time.Second)))), 0, "1", 0},
 		"and ends then":                   {deployment(target(2, 1), has(replica(1, unheard(time.Hour)), replica(2), replica(3))), 0, "1", 0},
 		"a drain waits while it has time": {deployment(target(1, 1), has(replica(1, drained(30*time.Second)), replica(2, routableFor(time.Second)))), 0, "", 9 * time.Second},
 		"not until it fails":              {deployment(target(1, 1), has(replica(1, drained(20*time.Second)), replica(2, routableFor(time.Second)))), 0, "", 5 * time.Second},
@@ -66,6 +70,9 @@ func TestProof(t *testing.T) {
 		},
 		"without a drain it does not": {
 			deployment(target(2, 1), has(replica(1, leave), replica(2, leave), replica(3, routableFor(time.Second)))), 0, "", 0,
+		},
+		"a new one that has to leave its node proves nothing either": {
+			deployment(newer, target(2, 1), has(replica(1), replica(2), replica(3, isNew, leave, routableFor(time.Second)))), 1, "3", 0,
 		},
 		"a scale ends the unproven first, of these the newest": {
 			deployment(target(2, 1), has(replica(1), replica(2), replica(3, routableFor(2*time.Second)), replica(4, routableFor(time.Second)))), 0, "43", 0,

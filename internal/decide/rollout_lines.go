@@ -78,7 +78,7 @@ func (r *rollout) carry(rule string) fleet.DeploymentPlan {
 		stable = r.returning()
 	}
 	stable.Target, next.Target = r.counts()
-	stable.short = !r.recreates() && len(routable(stable.good))+len(routable(stable.stale))+len(next.proven(next.good))+len(routable(next.stale)) < r.least()
+	stable.short = !r.recreates() && len(routable(stable.good))+len(routable(stable.stale))+len(next.proven(next.good))+len(next.proven(next.stale)) < r.least()
 	next.short = stable.short
 	stable.leaving, next.leaving = r.starts() && !r.back, r.back
 	r.plan.Want = next.Target
@@ -161,7 +161,7 @@ func (r *rollout) mayYield(ids []fleet.ReplicaID, v deploymentView, turn bool) [
 	switch {
 	case !turn || r.Strategy.WhenFull == fleet.FullWait:
 		return nil
-	case len(v.proven(v.good))+len(routable(v.stale)) >= least:
+	case len(v.proven(v.good))+len(routable(v.relied(v.stale))) >= least:
 		return ids
 	}
 	return slices.DeleteFunc(slices.Clone(ids), func(id fleet.ReplicaID) bool {

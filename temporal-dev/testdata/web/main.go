@@ -1,6 +1,6 @@
 // Command web is what replicas run in tests: a program that listens on $PORT, answers who it is, and
 // is sick or not ready while a file says so, begins when the file $AWAIT is there, and does not heed SIGTERM with
-// $STUBBORN. It leaves a file per process in $LEDGER, named by its process id, so that a test knows
+// $STUBBORN. With $DIES it exits after so long. It leaves a file per process in $LEDGER, named by its process id, so that a test knows
 // all that ever ran.
 package main
 
@@ -96,7 +96,13 @@ func serve(ledger, replica string, stop <-chan os.Signal) error {
 	fmt.Println("listening on", l.Addr())
 	failed := make(chan error, 1)
 	go func() { failed <- (&http.Server{Handler: mux, ReadHeaderTimeout: patience}).Serve(l) }()
+	var dies <-chan time.Time
+	if long, err := time.ParseDuration(os.Getenv("DIES")); err == nil {
+		dies = time.After(long)
+	}
 	select {
+	case <-dies:
+		return fmt.Errorf("it dies after %s", os.Getenv("DIES"))
 	case <-stop:
 		fmt.Println("asked to stop")
 		return nil
