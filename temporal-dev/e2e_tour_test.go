@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// F1, F53, M14, N7, N38, N64, X1: what the README's command plays of a whole region. All that goes wrong on its way is among the slow tests.
+// F1, F53, M14, N7, N38, N64, X1: what the README's command plays of whole regions. The slow tests play what goes wrong on the way.
 func TestTour(t *testing.T) {
 	t.Parallel()
 	m := startMesh(t, 3)
