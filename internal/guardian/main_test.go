@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
+	"github.com/holdfast-io/holdfast/internal/testkit/waits"
 )
 
 // patience is for conditions that hold within milliseconds on an idle machine.
@@ -43,6 +44,7 @@ func TestMain(m *testing.M) {
 			os.Exit(witness(os.Args[2]))
 		}
 	}
+	waits.Parallel()
 	goleak.VerifyTestMain(m)
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/guardian"
 	_ "github.com/holdfast-io/holdfast/internal/guardian/entry" // the test binary is a guardian too
+	"github.com/holdfast-io/holdfast/internal/testkit/waits"
 )
 
 // TestMain makes the test binary an instance too.
@@ -18,6 +19,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "witness" {
 		syscall.Exit(witness(os.Args[2]))
 	}
+	waits.Parallel()
 	goleak.VerifyTestMain(m)
 }
 
