@@ -6,6 +6,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -43,10 +45,9 @@ func (d *service) syncs(t *testing.T, reason string) (c api.Condition) {
 // replicasSynced: its status says of each way to differ from what is declared why, and the command that ends it, which does (X8, X18, F63).
 func (s *stack) replicasSynced(t *testing.T) {
 	holdfast := newCLI(t, s)
-	d := newService(t, s, "synced", 2, func(p *api.DeploymentPut) {
-		p.Startup.Deadline, p.Env["SLOW"] = 5, "1s"
-		p.Strategy = api.Strategy{ProgressDeadline: 8}
-	})
+	d := newService(t, s, "synced", 2)
+	begin := filepath.Join(d.ledger, "begin")
+	d.put.Env["AWAIT"] = begin
 	helps := func(c api.Condition, reason string) api.Condition {
 		t.Helper()
 		holdfast.call(t, cliOK, append(strings.Fields(c.Hint)[1:], "--wait=false")...)
@@ -56,9 +57,10 @@ func (s *stack) replicasSynced(t *testing.T) {
 	_, err := s.api.StageDeployment(t.Context(), d.name, d.put, api.Mutation{})
 	require.NoError(t, err)
 	helps(d.syncs(t, "not_released"), "rolling_out") // its first release
+	require.NoError(t, os.WriteFile(begin, nil, 0o600))
 	d.syncs(t, "as_declared")
 
-	d.put.Env["CRASH"] = "no licence"
+	d.put.Env["CRASH"], d.put.Startup.Deadline, d.put.Strategy = "no licence", 5, api.Strategy{ProgressDeadline: 12}
 	require.Equal(t, fleet.OperationFailed, d.ended(t, d.greets(t, "two").ID).State)
 	back := d.syncs(t, "rolled_back")
 	require.Equal(t, []any{int64(2), "holdfast rollout retry synced"}, []any{back.Revision, back.Hint})
@@ -73,9 +75,11 @@ func (s *stack) replicasSynced(t *testing.T) {
 		require.Contains(t, shown, "rolled_back", args)
 		require.Equal(t, args[0] != "get", strings.Contains(shown, back.Hint), args)
 	}
-	helps(back, "rolling_out") // and fails again
+	holdfast.call(t, cliFailed, strings.Fields(back.Hint)[1:]...) // the same again
 	d.syncs(t, "rolled_back")
+	require.Equal(t, fleet.RolloutFailed, d.rollouts(t)[1].State)
 	delete(d.put.Env, "CRASH")
+	d.put.Startup.Deadline, d.put.Strategy = 60, api.Strategy{}
 	requireSucceeded(t, d.ended(t, d.greets(t, "three").ID))
 	d.syncs(t, "as_declared")
 
