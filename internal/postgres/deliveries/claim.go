@@ -156,8 +156,8 @@ func (w *walk) fillDelivery(ctx context.Context, p fleet.Prepare, out *fleet.Pre
 
 // enrolled takes back that a delivery waits for a node to enrol.
 func (w *walk) enrolled(ctx context.Context, delivery string, node fleet.NodeName) error {
-	open := w.Seen.Open
-	if open == nil || !slices.ContainsFunc(open.Targets, func(t fleet.TargetSeen) bool { return t.Node == node && t.Unenrolled() }) {
+	open := w.Seen.Open // nil before the first read of a walk
+	if open != nil && !slices.ContainsFunc(open.Targets, func(t fleet.TargetSeen) bool { return t.Node == node && t.Unenrolled() }) {
 		return nil
 	}
 	_, err := w.q.SetTarget(ctx, db.SetTargetParams{DeliveryID: delivery, Node: string(node), State: string(fleet.TargetWaiting)})

@@ -207,7 +207,7 @@ func TestEnrol(t *testing.T) {
 		require.Equal(t, "waiting: unavailable: waiting for the node to enrol: make a join token and start the node with it", says())
 		_, err = b.Enrol(t.Context(), b.JoinToken(nodeA, "secret"))
 		require.NoError(t, err)
-		w, err = b.Prepare(t.Context(), fleet.Prepare{Subject: stores.SubjectOf(run1), Delivery: d.ID, Node: nodeA, TTL: minute})
+		w, err = b.Prepare(t.Context(), fleet.Prepare{Subject: stores.SubjectOf(run1), Delivery: d.ID, Node: nodeA, TTL: minute, TokenHash: make([]byte, 32)})
 		require.NoError(t, err)
 		require.NotNil(t, w.Prepared)
 		require.Equal(t, "notified: : ", says())
