@@ -203,7 +203,7 @@ func (l *laptop) join(ctx context.Context, through *laptop) (joined bool, err er
 
 // acquainted waits until each region lists the others as connected. Whom a region of a later start knows is the operator's
 // choice: it waits for those, and reports one that does not come instead of giving up.
-func (s *laptops) acquainted(ctx context.Context, first bool) error { //nolint:revive // a start is the first or a later one
+func (s *laptops) acquainted(ctx context.Context, first bool) error {
 	for _, l := range s.all {
 		err := pollErr(ctx, readyTimeout, func(ctx context.Context) error {
 			known, err := l.api.regions(ctx)
@@ -224,7 +224,7 @@ func (s *laptops) acquainted(ctx context.Context, first bool) error { //nolint:r
 }
 
 // strangerAmong names a region that this one does not list as connected, of all or of those that it has enabled.
-func (l *laptop) strangerAmong(others []*laptop, known map[string]regionView, all bool) error {
+func (l *laptop) strangerAmong(others []*laptop, known map[string]regionView, all bool) error { //nolint:revive // a start is the first or a later one
 	for _, other := range others {
 		r, is := known[other.opts.region]
 		if other == l || !all && (!is || r.Status.Disabled) {

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -66,8 +67,10 @@ func shellOn(t *testing.T, store *store.Store, executor httpapi.Executor) *shell
 func realPlant(t *testing.T, artifact []byte) string {
 	t.Helper()
 	dir := t.TempDir()
+	_, others, _ := strings.Cut(plant, "---\n")
 	for name, text := range map[string]string{
-		"plant.yaml": plant + `---
+		"press.json": `{"kind":"Instance","name":"press-7","site":"plant-1","project":"line-a","spec":{"config":{"big":1e400}}}`,
+		"plant.yaml": others + `---
 kind: Instance
 name: furnace-2
 site: plant-1
@@ -89,7 +92,7 @@ func TestContract(t *testing.T) {
 	artifact := bytes.Repeat([]byte("0123456789abcdef"), 9<<20/16+1) // more than a piece, no multiple of one
 	dir := realPlant(t, artifact)
 
-	// A number that no double holds exactly is the region's to refuse, with its place.
+	// A number that no double holds is the region's to refuse, with its place.
 	got := s.run("apply", "-f", dir, "--wait=false")
 	require.Equal(t, exitUsage, got.code, got.stdout+got.stderr)
 	require.Contains(t, got.stdout, "instance/plant-1/press-7 refused: invalid")

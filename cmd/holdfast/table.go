@@ -107,7 +107,7 @@ func (c *columns) width() int {
 	return total
 }
 
-func (c *columns) line(w io.Writer, cells []string, header bool) error { //nolint:revive // a header is a line without what is below
+func (c *columns) line(w io.Writer, cells []string, header bool) error {
 	var line, rest strings.Builder
 	for i, cell := range cells {
 		cell = clean(cell)

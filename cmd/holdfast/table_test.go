@@ -46,10 +46,10 @@ func TestTablesFit(t *testing.T) {
 	)
 	for name, c := range map[string]struct{ header, cells []string }{
 		"get instances": {instanceHeader, []string{
-			"frankfurt-plant-1/hydraulic-press-7", "Progressing", "yes", "1042", "1043", "1/2", "frankfurt-plant-1-a", "ce0d5072447d", "59m",
+			"frankfurt-plant-1/hydraulic-press-7", "Progressing", "pending_restart", "yes", "1042", "1043", "1/2", "frankfurt-plant-1-a", "ce0d5072447d", "59m",
 		}},
 		"get deployments": {deploymentHeader, []string{
-			"checkout-service-europe", "payments-of-europe", "process", "PROVISIONING", "yes", "12/24", "1042", "waits_for_a_replica", "272d", "272d",
+			"checkout-service-europe", "payments-of-europe", "process", "PROVISIONING", "pending_restart", "yes", "12/24", "1042", "waits_for_a_replica", "272d", "272d",
 		}},
 		"get replicas": {replicaHeader, []string{
 			"checkout-service-europe/0af3c21b9d44", "frankfurt-plant-1-a", "STARTING", "HEALTHY, not ready", "1042", "10.128.14.201:31000", "12",
@@ -89,7 +89,7 @@ func TestTablesFit(t *testing.T) {
 			"frankfurt-plant-1/hydraulic-press-7", "12", "superseded", "1042", "1041", "12", "not_replicated", message, "59m",
 		}},
 		"fleet runs": {fleetRunHeader, []string{"12", "13", "11", "ROLLED_BACK", "error_threshold", "3/12", "10000/10000", "1200", actor, at, at}},
-		"get fleets": {fleetHeader, []string{"speed-up-of-all-presses", "payments-of-europe", "RollingBack", "12", "3/12", "10000/10000", "1200", "error_threshold", "13", "272d"}},
+		"get fleets": {fleetHeader, []string{"speed-up-of-all-presses", "payments-of-europe", "RollingBack", "rolled_back", "12", "3/12", "10000/10000", "1200", "error_threshold", "13", "272d"}},
 		"get providers": {providerHeader, []string{
 			id, "vision-of-frankfurt", "spiffe://example/provider", "acme.vision", "gpu", "10.128.14.201:9092", "Draining", "59m", "1200", at + " (in_flight)", "01a222e3",
 		}},
@@ -127,10 +127,10 @@ func TestTablesFit(t *testing.T) {
 func TestTablesAreOneLine(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ header, cells []string }{
-		{deploymentHeader, []string{"web", "default", "process", "PROVISIONING", "yes", "1/2", "12", "replicas_starting", "59m", "59m"}},
+		{deploymentHeader, []string{"web", "default", "process", "PROVISIONING", "rolling_out", "yes", "1/2", "12", "replicas_starting", "59m", "59m"}},
 		{replicaHeader, []string{"web/0af3c21b9d44", "plant-1-a", "STARTING", "NOT_CHECKED", "12", "127.0.0.1:23243", "1", "exited", "59m", "59m"}},
 		{nodeHeader, []string{"plant-1-a", "plant-1", "standby", "12", "no, draining", "100", "12", "1", "59m", "Disconnected 59m", "59m", "uid"}},
-		{instanceHeader, []string{"plant-1/press-7", "Progressing", "yes", "12", "13", "1/2", "plant-1-a", "ce0d5072447d", "59m"}},
+		{instanceHeader, []string{"plant-1/press-7", "Progressing", "rolling_out", "yes", "12", "13", "1/2", "plant-1-a", "ce0d5072447d", "59m"}},
 		{operationHeader, []string{"01a222e31939277c3769ab0609b0e038", "converge", "deployment/web", "succeeded", "deployed", "12", "token:admin", "59m", "59m"}},
 		{rolloutHeader, []string{"12", "IN_PROGRESS", "1/2", "11", "12", "2", "1", "surge", "", "2026-03-01T12:00:00Z", "59m", ""}},
 	} {

@@ -182,13 +182,11 @@ func (t *trial) prove(ctx context.Context, op api.Operation) (api.Operation, err
 			if tried.ID == "" && len(l.Items) > 0 {
 				tried = l.Items[0]
 			}
-			i := slices.IndexFunc(l.Items, func(r api.Replica) bool { return r.ID == tried.ID })
-			if i < 0 || l.Items[i].State == fleet.ReplicaUnhealthy || l.Items[i].State == fleet.ReplicaTerminating || l.Items[i].Restarts > tried.Restarts {
+			if broke, proven := proofOf(tried, l.Items); broke {
 				op.State, op.Reason = fleet.OperationFailed, reasonNotProven
 				op.Message = fmt.Sprintf("replica %s was healthy, and failed before it was proven", tried.ID)
 				return op, nil
-			}
-			if l.Items[i].Routable && l.Items[i].ProvenAt == nil {
+			} else if proven {
 				return op, nil
 			}
 		}
@@ -199,6 +197,19 @@ func (t *trial) prove(ctx context.Context, op api.Operation) (api.Operation, err
 			return op, err
 		}
 	}
+}
+
+// proofOf reports whether the tried replica failed since, or is proven.
+func proofOf(tried api.Replica, now []api.Replica) (broke, proven bool) {
+	i := slices.IndexFunc(now, func(r api.Replica) bool { return r.ID == tried.ID })
+	if i < 0 {
+		return true, false
+	}
+	r := now[i]
+	if r.State == fleet.ReplicaUnhealthy || r.State == fleet.ReplicaTerminating || r.Restarts > tried.Restarts {
+		return true, false
+	}
+	return false, r.Routable && r.ProvenAt == nil
 }
 
 // stopped is the error of a trial that did not reach its end.

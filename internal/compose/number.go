@@ -26,7 +26,7 @@ const (
 // appendNumber appends the canonical form of a valid JSON number (see the package comment), or returns why it
 // has none. The work is linear in the text, so a literal like 1e999999999 costs nothing.
 func appendNumber(dst, raw []byte) ([]byte, error) {
-	if bytes.IndexAny(raw, ".eE") < 0 {
+	if !bytes.ContainsAny(raw, ".eE") {
 		if string(raw) == "-0" {
 			raw = raw[1:]
 		}
@@ -87,7 +87,7 @@ func isZero(raw []byte) bool {
 	if e := bytes.IndexAny(raw, "eE"); e >= 0 {
 		raw = raw[:e]
 	}
-	return bytes.IndexAny(raw, "123456789") < 0
+	return !bytes.ContainsAny(raw, "123456789")
 }
 
 // decimal is the value 0.d1…dn × 10^point, without leading zeros.

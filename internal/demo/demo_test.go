@@ -193,7 +193,7 @@ func fetch(t *testing.T, url string) string {
 	t.Helper()
 	out, err := http.Get(url) //nolint:noctx // it listens on this machine
 	require.NoError(t, err)
-	defer out.Body.Close() //nolint:errcheck // only read
+	defer out.Body.Close()
 	text, err := io.ReadAll(out.Body)
 	require.NoError(t, err)
 	return string(text)

@@ -94,8 +94,11 @@ func (s *server) say(format string, args ...any) {
 func (s *server) whoami() string {
 	var words []string
 	for _, v := range []struct{ word, name string }{
-		{"instance", "HOLDFAST_INSTANCE"}, {"deployment", "HOLDFAST_DEPLOYMENT"}, {"revision", "HOLDFAST_REVISION"},
-		{"replica", "HOLDFAST_REPLICA"}, {"node", "HOLDFAST_NODE"},
+		{"instance", "HOLDFAST_INSTANCE"},
+		{"deployment", "HOLDFAST_DEPLOYMENT"},
+		{"revision", "HOLDFAST_REVISION"},
+		{"replica", "HOLDFAST_REPLICA"},
+		{"node", "HOLDFAST_NODE"},
 	} {
 		if value := s.Env(v.name); value != "" {
 			words = append(words, v.word+" "+value)
@@ -225,7 +228,7 @@ func (s *server) exit(code int) {
 	}
 }
 
-func write(w http.ResponseWriter, text string) { _, _ = fmt.Fprintln(w, text) }
+func write(w http.ResponseWriter, text string) { _, _ = fmt.Fprintln(w, text) } //nolint:gosec // plain text
 
 const maxDuration = time.Hour
 

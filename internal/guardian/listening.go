@@ -65,8 +65,8 @@ func (l listener) String() string {
 func listeners(dir string) ([]listener, error) {
 	var all []listener
 	for _, name := range []string{"tcp", "tcp6"} {
-		table, err := os.ReadFile(dir + "/net/" + name)
-		if errors.Is(err, fs.ErrNotExist) { // without IPv6
+		table, err := os.ReadFile(dir + "/net/" + name) //nolint:gosec // of a process
+		if errors.Is(err, fs.ErrNotExist) {             // without IPv6
 			continue
 		}
 		if err != nil {
@@ -142,8 +142,8 @@ func childrenOf(dir string) ([]int, error) {
 	}
 	var all []int
 	for _, t := range threads {
-		list, err := os.ReadFile(filepath.Join(dir, "task", t.Name(), "children"))
-		if err != nil { // the thread has ended
+		list, err := os.ReadFile(filepath.Join(dir, "task", t.Name(), "children")) //nolint:gosec // of a process
+		if err != nil {                                                            // the thread has ended
 			continue
 		}
 		for _, word := range strings.Fields(string(list)) {

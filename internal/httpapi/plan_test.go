@@ -170,7 +170,7 @@ func TestPlan(t *testing.T) {
 	t.Run("lists what is refused, and plans the rest", func(t *testing.T) {
 		p := r.plan(many("",
 			`{"kind":"Gadget","name":"a"}`, `7`, `{"kind":"Site","name":"a","sepc":{}}`, `{"kind":"Site","name":"Plant"}`,
-			instanceManifest("press-7", `{"config":{"big":12345678901234567890123}}`), instanceManifest("press-7", `{"config":{}}`),
+			instanceManifest("press-7", `{"config":{"big":1e400}}`), instanceManifest("press-7", `{"config":{}}`),
 			instanceManifest("a", `{}`), instanceManifest("b", `{"template":"none"}`),
 			instanceManifest("c", `{"artifact":"`+strings.Repeat("0", 64)+`"}`), instanceManifest("d", `{"config":{},"labels":{"a":"b"}}`),
 			`{"kind":"Instance","name":"e","site":"nowhere","spec":{"config":{}}}`, instanceManifest("good", `{"config":{}}`),

@@ -58,7 +58,9 @@ func TestReconcileHashesFilesOnRequest(t *testing.T) {
 	require.True(t, report.Unchanged, "the set is")
 	require.Equal(t, []int{4, 0}, []int{report.Restored, report.Failed})
 	require.ElementsMatch(t, []fleet.Differs{
-		{Instance: "altered", Why: "file_changed"}, {Instance: "cut", Why: "file_changed"}, {Instance: "gone", Why: "file_missing"},
+		{Instance: "altered", Why: "file_changed"},
+		{Instance: "cut", Why: "file_changed"},
+		{Instance: "gone", Why: "file_missing"},
 		{Instance: press, Why: "file_changed"},
 	}, report.Differs)
 	require.Equal(t, report, e.reports[len(e.reports)-1], "the region gets the same")

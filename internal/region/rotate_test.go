@@ -190,6 +190,7 @@ func (noRuntime) Status(context.Context, fleet.InstanceName) (guardian.Status, b
 func (noRuntime) Start(context.Context, guardian.Spec) (guardian.Status, error) {
 	return guardian.Status{}, errLost
 }
+
 func (noRuntime) Started(context.Context, fleet.InstanceName) (guardian.Status, error) {
 	return guardian.Status{}, errLost
 }

@@ -1,6 +1,7 @@
 package replicas
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -394,8 +395,5 @@ func checkOf(of *fleet.HealthCheck, ports []fleet.ProcessPort) (check fleet.Heal
 		return fleet.HealthCheck{Type: fleet.HealthNone}, ""
 	}
 	check = of.WithDefaults()
-	if check.Port == "" {
-		return check, ports[0].Name
-	}
-	return check, check.Port
+	return check, cmp.Or(check.Port, ports[0].Name)
 }

@@ -2,6 +2,7 @@ package fleets
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/decide"
@@ -39,7 +40,6 @@ func judgeStarts(ctx context.Context, q *db.Queries, name fleet.FleetName) (prov
 	}
 	var left proving
 	p := db.JudgeFleetTargetsParams{Fleet: run.Fleet, Run: run.Run}
-	failed := false
 	for _, r := range rows {
 		v := decide.JudgeFleetStart(startOf(r), spec.MinRun(), r.Now)
 		state := fleet.FleetTargetSucceeded
@@ -50,13 +50,13 @@ func judgeStarts(ctx context.Context, q *db.Queries, name fleet.FleetName) (prov
 			}
 			continue
 		case decide.FleetStartFailed:
-			state, failed = fleet.FleetTargetFailed, true
+			state = fleet.FleetTargetFailed
 		case decide.FleetStartProven:
 		}
 		p.Sites, p.Names, p.States = append(p.Sites, r.Site), append(p.Names, r.Name), append(p.States, string(state))
 		p.Reasons, p.Messages = append(p.Reasons, v.Reason), append(p.Messages, v.Message)
 	}
-	if err := writeVerdicts(ctx, q, &run, p, failed); err != nil {
+	if err := writeVerdicts(ctx, q, &run, p); err != nil {
 		return proving{}, err
 	}
 	left.count = len(rows) - len(p.Names)
@@ -74,13 +74,13 @@ func (s *Store) CountFleetStarts(ctx context.Context, r FleetRun) (int, error) {
 }
 
 // writeVerdicts writes verdicts, and tells watchers of failures.
-func writeVerdicts(ctx context.Context, q *db.Queries, run *db.FleetRun, p db.JudgeFleetTargetsParams, failed bool) error {
+func writeVerdicts(ctx context.Context, q *db.Queries, run *db.FleetRun, p db.JudgeFleetTargetsParams) error {
 	if len(p.Names) == 0 {
 		return nil
 	}
 	f := fleetWork{q: q, in: postgres.Request{Actor: postgres.RegionActor}}
 	var was *fleetStatus
-	if failed {
+	if slices.Contains(p.States, string(fleet.FleetTargetFailed)) {
 		o, err := postgres.Find(ctx, q, fleet.FleetKey(fleet.FleetName(run.Fleet)))
 		if err != nil {
 			return err

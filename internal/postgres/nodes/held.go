@@ -24,7 +24,7 @@ func (r *HeldRows) Add(i fleet.NodeInstance) {
 }
 
 // ExitsOf is how often a command has exited, as the store counts it.
-func ExitsOf(h fleet.Held) int32 { return int32(min(max(h.Exits, 0), math.MaxInt32)) } //nolint:gosec // within its range
+func ExitsOf(h fleet.Held) int32 { return int32(min(max(h.Exits, 0), math.MaxInt32)) }
 
 // Write writes it where nothing newer is known.
 func (r HeldRows) Write(ctx context.Context, q *db.Queries) error {

@@ -9,7 +9,7 @@ import (
 
 // Parallel has TestMain run as many tests at once as `task race` does, unless its caller says how many.
 func Parallel() {
-	flag.Parse()
+	flag.Parse() //nolint:revive // a TestMain calls this
 	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue {
 		_ = flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))) // it is a number
 	}
