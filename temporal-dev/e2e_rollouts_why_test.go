@@ -14,7 +14,9 @@ import (
 // rolloutSaysWhy: preStart commands that do not end, and a check that does not pass, end a rollout by its deadline, and both are
 // named, on the replica and in the reason of its end (F74, S48, X8).
 func (s *stack) rolloutSaysWhy(t *testing.T) {
-	d := newService(t, s, "why", 2, func(p *api.DeploymentPut) { p.Strategy = api.Strategy{ProgressDeadline: 5} })
+	d := newService(t, s, "why", 2, func(p *api.DeploymentPut) {
+		p.Startup.Deadline, p.Strategy = 4, api.Strategy{ProgressDeadline: 12, MinHealthyTime: new(0.0)}
+	})
 	d.put.Env["GREETING"] = "one"
 	stable := d.deploy(t)
 

@@ -351,11 +351,19 @@ type part struct {
 func together(t *testing.T, parts []part) {
 	t.Helper()
 	var group sync.WaitGroup
+	places := make(chan struct{}, partsAtOnce)
 	for _, p := range parts {
-		group.Go(func() { t.Run(p.name, p.run) })
+		places <- struct{}{}
+		group.Go(func() {
+			defer func() { <-places }()
+			t.Run(p.name, p.run)
+		})
 	}
 	group.Wait()
 }
+
+// partsAtOnce bounds the parts that one region plays at a time: more would miss their deadlines on a slow machine.
+const partsAtOnce = 8
 
 // unless is nil when something is so.
 func unless(so bool) error {
