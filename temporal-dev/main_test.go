@@ -50,7 +50,7 @@ func TestMain(m *testing.M) {
 	}
 	flag.Parse()
 	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue {
-		_ = flag.Set("test.parallel", strconv.Itoa(runtime.GOMAXPROCS(0)*3/2)) // a region waits most of its time, and has to keep its deadlines
+		_ = flag.Set("test.parallel", strconv.Itoa(runtime.GOMAXPROCS(0))) // each has some 20 processes, which have to keep their deadlines
 	}
 	os.Exit(m.Run())
 }
