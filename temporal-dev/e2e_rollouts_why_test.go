@@ -23,7 +23,7 @@ func (s *stack) rolloutSaysWhy(t *testing.T) {
 	d.put.PreStart = [][]string{{"/bin/sleep", "1000"}}
 	op := d.greets(t, "two")
 	d.newOne(t, "it shows what runs", ids(stable), func(r api.Replica) bool { return r.Phase == fleet.PhasePreStart && r.StartupDeadline != nil })
-	d.failsFor(t, op, "its preStart commands have not ended")
+	d.failsFor(t, op, "its preStart commands")
 
 	d.put.PreStart, d.put.Health = nil, probe()
 	d.put.Health.ExpectedStatus = 204
