@@ -182,11 +182,12 @@ func (t *trial) prove(ctx context.Context, op api.Operation) (api.Operation, err
 			if tried.ID == "" && len(l.Items) > 0 {
 				tried = l.Items[0]
 			}
-			if broke, proven := proofOf(tried, l.Items); broke {
+			broke, proven := proofOf(tried, l.Items)
+			if broke {
 				op.State, op.Reason = fleet.OperationFailed, reasonNotProven
 				op.Message = fmt.Sprintf("replica %s was healthy, and failed before it was proven", tried.ID)
-				return op, nil
-			} else if proven {
+			}
+			if broke || proven {
 				return op, nil
 			}
 		}
