@@ -182,13 +182,8 @@ func (t *trial) prove(ctx context.Context, op api.Operation) (api.Operation, err
 			if tried.ID == "" && len(l.Items) > 0 {
 				tried = l.Items[0]
 			}
-			broke, proven := proofOf(tried, l.Items)
-			if broke {
-				op.State, op.Reason = fleet.OperationFailed, reasonNotProven
-				op.Message = fmt.Sprintf("replica %s was healthy, and failed before it was proven", tried.ID)
-			}
-			if broke || proven {
-				return op, nil
+			if end, over := verdict(op, tried, l.Items); over {
+				return end, nil
 			}
 		}
 		if err := t.logs.round(ctx); err != nil && exitCodeOf(err) != exitUnreachable {
@@ -198,6 +193,16 @@ func (t *trial) prove(ctx context.Context, op api.Operation) (api.Operation, err
 			return op, err
 		}
 	}
+}
+
+// verdict is how a trial ends whose replica failed since, or is proven.
+func verdict(op api.Operation, tried api.Replica, now []api.Replica) (end api.Operation, over bool) {
+	broke, proven := proofOf(tried, now)
+	if broke {
+		op.State, op.Reason = fleet.OperationFailed, reasonNotProven
+		op.Message = fmt.Sprintf("replica %s was healthy, and failed before it was proven", tried.ID)
+	}
+	return op, broke || proven
 }
 
 // proofOf reports whether the tried replica failed since, or is proven.
