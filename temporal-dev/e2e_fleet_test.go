@@ -36,6 +36,7 @@ func (s *stack) fleetChanges(t *testing.T) {
 			t.Run("delivers a generation of a template to 60 instances", s.fleetDelivers)
 			t.Run("stops where it fails, and resume goes on to the end", s.fleetResumes)
 			t.Run("is rolled back to the very bytes, but for what others wrote", s.fleetRollsBack)
+			t.Run("stops when a command that it started ends after a second", s.fleetExits)
 		}},
 		{"steered", func(t *testing.T) {
 			s.fleetSteered(t)
@@ -192,6 +193,29 @@ func (s *stack) fleetRollsBack(t *testing.T) {
 	f.version--
 	for _, key := range f.keys[1:] {
 		f.holds(t, key, f.version)
+	}
+}
+
+// fleetExits: a command that starts is not yet one that runs (N99).
+func (s *stack) fleetExits(t *testing.T) {
+	f := newField(t, s, "exits", 2, fieldOptions{running: 1, exits: true}, "plant-2", "plant-3")
+	op := s.ended(t, f.run(t, api.FleetPut{
+		Waves: wavePerSite("plant-2", "plant-3"), MinRunSeconds: new(int64(fleet.DefaultFleetMinRun / time.Second)),
+	}).ID)
+	require.Equal(t, "error_threshold", op.Reason, "%+v", op)
+	require.Contains(t, op.Message, "wave 1 of 2")
+	targets := f.targets(t)
+	for _, key := range f.keys {
+		target, runs := targets[key], f.witnesses[key] != nil
+		switch {
+		case key.Scope == "plant-3":
+			f.holds(t, key, f.version-1)
+		case runs:
+			require.Equal(t, []string{string(fleet.FleetTargetFailed), fleet.FleetExited}, []string{string(target.State), target.Reason})
+			require.Contains(t, target.Message, "3")
+		default:
+			require.Equal(t, fleet.FleetTargetSucceeded, target.State, "%+v", target)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"maps"
@@ -129,8 +130,31 @@ func (s *stack) heals(t *testing.T) {
 			require.Equal(t, "delete", got.action)
 			s.reported(t, node, "dropped", "1")
 			stays.good(t, stays.witness.starts(t)[0].hash)
+			t.Run("and a file that somebody changed is restored when that is asked for", stays.fileRestored)
 		}},
 	})
+}
+
+// fileRestored changes a file so that neither its size nor its times tell.
+func (st *story) fileRestored(t *testing.T) {
+	hash := st.witness.starts(t)[0].hash
+	node, err := st.holds(t.Context(), st.key.Scope)
+	require.NoError(t, err)
+	file := st.configFile(node, st.key.Name, "config.json")
+	delivered, err := os.ReadFile(file)
+	require.NoError(t, err)
+	before, err := os.Stat(file)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(file, bytes.Replace(delivered, []byte(`"number":1`), []byte(`"number":2`), 1), before.Mode()))
+	require.NoError(t, os.Chtimes(file, before.ModTime(), before.ModTime()))
+	require.Error(t, fileIs(file, hash))
+	op := st.change(t, "reconcile", func(ctx context.Context, m api.Mutation) (api.Accepted, error) {
+		return st.api.ReconcileNode(ctx, node, m)
+	})
+	requireSucceeded(t, st.ended(t, op.ID))
+	require.NoError(t, fileIs(file, hash))
+	st.reported(t, node, "restored", "1")
+	require.Len(t, st.witness.starts(t), 1, "what runs is not restarted")
 }
 
 // owesNothing waits until both nodes of a site have been brought all that they missed.

@@ -19,7 +19,7 @@ func TestReconcileMetrics(t *testing.T) {
 	registry.MustRegister(c.seconds, c.instances)
 	for _, e := range []fleet.ReconcileEnd{
 		{By: began, State: fleet.OperationSucceeded, Reason: "orphans_wait", Fetched: 3, Dropped: 2, Waiting: 1},
-		{By: began, State: fleet.OperationSucceeded, Reason: "orphans_wait", Fetched: 1},
+		{By: began, State: fleet.OperationSucceeded, Reason: "orphans_wait", Fetched: 1, Restored: 5},
 		{By: began, State: fleet.OperationFailed, Reason: decide.SetEmpty},
 		{By: began, State: fleet.OperationFailed, Reason: string(fleet.Communication)},
 		{By: began, State: fleet.OperationFailed, Reason: "whatever a node says"},
@@ -55,5 +55,6 @@ func TestReconcileMetrics(t *testing.T) {
 		"holdfast_reconcile_instances_total became=fetched":                  4,
 		"holdfast_reconcile_instances_total became=dropped":                  2,
 		"holdfast_reconcile_instances_total became=waiting":                  1,
+		"holdfast_reconcile_instances_total became=restored":                 5,
 	}, got)
 }

@@ -978,7 +978,9 @@ func (q *Queries) TargetsOf(ctx context.Context, ids []string) ([]DeliveryNode, 
 }
 
 const tellTargets = `-- name: TellTargets :exec
-UPDATE delivery_nodes SET state = 'notified', tries = tries + 1, notice = greatest(notice, $1), updated_at = now()
+UPDATE delivery_nodes SET state = 'notified', tries = tries + 1, notice = greatest(notice, $1), updated_at = now(),
+       reason = CASE WHEN state = 'waiting' AND reason = 'unavailable' THEN '' ELSE reason END,
+       message = CASE WHEN state = 'waiting' AND reason = 'unavailable' THEN '' ELSE message END
 WHERE delivery_id = ANY($2::text[]) AND node = $3 AND state <> 'applied'
 `
 
@@ -988,6 +990,7 @@ type TellTargetsParams struct {
 	Node   string
 }
 
+// - A node that is told has enrolled, so nothing waits for that.
 func (q *Queries) TellTargets(ctx context.Context, arg TellTargetsParams) error {
 	_, err := q.db.Exec(ctx, tellTargets, arg.Notice, arg.Ids, arg.Node)
 	return err

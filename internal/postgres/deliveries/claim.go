@@ -3,7 +3,6 @@ package deliveries
 import (
 	"context"
 	"encoding/json"
-	"slices"
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
@@ -136,9 +135,6 @@ func (w *walk) fillDelivery(ctx context.Context, p fleet.Prepare, out *fleet.Pre
 	if d.State != string(fleet.DeliveryOpen) || d.Epoch != out.Command.Epoch {
 		return false, nil
 	}
-	if err := w.enrolled(ctx, d.ID, p.Node); err != nil {
-		return false, err
-	}
 	if err := w.q.TellTargets(ctx, db.TellTargetsParams{Ids: []string{d.ID}, Node: string(p.Node)}); err != nil {
 		return false, postgres.Failed("mark the target as notified", err)
 	}
@@ -152,16 +148,6 @@ func (w *walk) fillDelivery(ctx context.Context, p fleet.Prepare, out *fleet.Pre
 	}
 	out.Deadline = d.DeadlineAt
 	return w.fillCommand(ctx, p, d.ID, d.Revision, out)
-}
-
-// enrolled takes back that a delivery waits for a node to enrol.
-func (w *walk) enrolled(ctx context.Context, delivery string, node fleet.NodeName) error {
-	open := w.Seen.Open // nil before the first read of a walk
-	if open != nil && !slices.ContainsFunc(open.Targets, func(t fleet.TargetSeen) bool { return t.Node == node && t.Unenrolled() }) {
-		return nil
-	}
-	_, err := w.q.SetTarget(ctx, db.SetTargetParams{DeliveryID: delivery, Node: string(node), State: string(fleet.TargetWaiting)})
-	return postgres.Failed("record that the node has enrolled", err)
 }
 
 func (w *walk) setPhase(ctx context.Context, d *db.Delivery, phase string) error {

@@ -15,10 +15,12 @@ import (
 // proves has replicas be proven as they are by default.
 func proves(p *deployments.DeploymentPut) { p.Spec.Strategy.MinHealthyTime = nil }
 
-// aged lets replicas be as they are for longer, as no test waits for a proof.
+// aged lets replicas be as they are for longer, on nodes that are connected for longer, as no test waits for a proof.
 func (b *bench) aged(by time.Duration) {
 	b.T.Helper()
 	b.Exec(`UPDATE replicas SET since = since - $1::interval WHERE ended_at IS NULL`, by)
+	b.Exec(`UPDATE link_servers SET since = since - $1::interval`, by)
+	b.Exec(`UPDATE connections SET active_at = active_at - $1::interval`, by)
 }
 
 // F53, F72, X8: what is declared, what its checks need, and since when a replica is routable reach the decision, and people.

@@ -110,8 +110,11 @@ CROSS JOIN (SELECT x.name FROM nodes x
 -- name: TargetsOf :many
 SELECT * FROM delivery_nodes WHERE delivery_id = ANY(@ids::text[]) ORDER BY delivery_id, role, node;
 
+--- A node that is told has enrolled, so nothing waits for that.
 -- name: TellTargets :exec
-UPDATE delivery_nodes SET state = 'notified', tries = tries + 1, notice = greatest(notice, @notice), updated_at = now()
+UPDATE delivery_nodes SET state = 'notified', tries = tries + 1, notice = greatest(notice, @notice), updated_at = now(),
+       reason = CASE WHEN state = 'waiting' AND reason = 'unavailable' THEN '' ELSE reason END,
+       message = CASE WHEN state = 'waiting' AND reason = 'unavailable' THEN '' ELSE message END
 WHERE delivery_id = ANY(@ids::text[]) AND node = @node AND state <> 'applied';
 
 -- Apart from RecordTargets: the progress of a fetch writes the row without the lock of the subject,
