@@ -371,3 +371,7 @@ func TestRefusalsAreBounded(t *testing.T) {
 	require.EqualValues(t, flood, times)
 	require.LessOrEqual(t, len(all), 220)
 }
+
+func number(i int) string {
+	return string([]byte{byte('0' + i/1000%10), byte('0' + i/100%10), byte('0' + i/10%10), byte('0' + i%10)})
+}

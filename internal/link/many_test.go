@@ -1,3 +1,5 @@
+//go:build slow
+
 package link_test
 
 import (
@@ -110,15 +112,11 @@ func standing() func() time.Time {
 	}
 }
 
-// ends says what became of connections, when somebody asks.
-type ends func() string
-
-func (f ends) String() string { return f() }
-
 func heartbeatOf(id string) *nodev1.ConnectRequest {
 	return &nodev1.ConnectRequest{Message: &nodev1.ConnectRequest_Heartbeat{Heartbeat: &nodev1.Heartbeat{ConnectionId: id, ProtocolVersion: 1}}}
 }
 
-func number(i int) string {
-	return string([]byte{byte('0' + i/1000%10), byte('0' + i/100%10), byte('0' + i/10%10), byte('0' + i%10)})
-}
+// ends says what became of connections, when somebody asks.
+type ends func() string
+
+func (f ends) String() string { return f() }

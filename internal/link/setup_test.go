@@ -30,9 +30,13 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
 	"github.com/holdfast-io/holdfast/internal/store"
 	"github.com/holdfast-io/holdfast/internal/testkit"
+	"github.com/holdfast-io/holdfast/internal/testkit/waits"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	waits.Parallel()
+	goleak.VerifyTestMain(m)
+}
 
 // patience is how long a test waits for what has to come.
 const patience = time.Minute
