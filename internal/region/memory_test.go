@@ -3,12 +3,21 @@ package region
 import (
 	"context"
 	"math"
+	"os"
 	"runtime"
 	"runtime/debug"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
+
+// TestMain has the servers of tests leave the collector alone: their limit is far too low for all tests in one process.
+func TestMain(m *testing.M) {
+	if err := os.Setenv("GOMEMLIMIT", "off"); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
 
 // Not parallel: it is about the whole process.
 func TestSaveProcessor(t *testing.T) {
