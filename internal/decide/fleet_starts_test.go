@@ -23,7 +23,7 @@ func aStart(edits ...func(s *fleet.FleetStartSeen)) fleet.FleetStartSeen {
 	return s
 }
 
-// N99
+// N99, X6: of each command it is decided whether it runs, also where its node never reports back (hawkbit 693).
 func TestJudgeFleetStart(t *testing.T) {
 	t.Parallel()
 	since := func(ago time.Duration) func(s *fleet.FleetStartSeen) {

@@ -58,7 +58,7 @@ func TestNothingThatWorksEndsForTheUnproven(t *testing.T) {
 }
 
 // F61, F71, F72, S123: a release that fails before it is proven never lowers the number of those that work, less max_unavailable and the
-// one that old_first allows. It returns, and says why.
+// one that old_first allows. It returns, and says why (nomad 6864).
 func TestWhatFailsBeforeItsProofEndsNothing(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -36,7 +36,7 @@ func (m *mesh) setAside(self, peer fleet.RegionName) map[string]string {
 }
 
 // M23, M33: what was deleted while nobody followed goes, as the owner confirms by name; what the owner never knew waits for an
-// operator.
+// operator (consul 13367).
 func TestCompareSurplus(t *testing.T) {
 	t.Parallel()
 	m := stand(t, 20)

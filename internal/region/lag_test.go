@@ -13,7 +13,7 @@ import (
 )
 
 // M35: the lag is how old the last mark is, and how long a transaction has held back the owner's feed: a stream that is up to date
-// shows it, and the clock of a database does not.
+// shows it, and the clock of a database does not (consul 22868).
 func TestLag(t *testing.T) {
 	t.Parallel()
 	m := newMesh(t, "eu", "us")

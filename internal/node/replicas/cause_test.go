@@ -127,6 +127,7 @@ func TestListensText(t *testing.T) {
 }
 
 // X8, X11: why a check fails is reported while the replica is not healthy, and with its end; a healthy one reports nothing.
+// Where nothing listens on the port of the check, it names those that the replica listens on (gpustack 3086).
 func TestReportsWhyChecksFail(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(o *Options) { o.FailingEvery = 100 * time.Millisecond })

@@ -196,7 +196,7 @@ func TestGuardianKilled(t *testing.T) {
 	}
 }
 
-// X4: with the region away the node starts again what exits, after pauses that grow.
+// X4: with the region away the node starts again what exits, after pauses that grow (kubeedge 4441).
 func TestExitWhileAway(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -211,6 +211,29 @@ func TestExitWhileAway(t *testing.T) {
 	b.eventually(func() bool { return b.status(first).GetRestarts() == 1 }, "it stays down")
 	again := b.is(first, fleet.PhaseRunning, fleet.HealthHealthy)
 	require.Equal(t, st.GetEndpoint(), again.GetEndpoint())
+}
+
+// S19, X4: so it does with what a reboot ended: the next agent needs no region for it (kubeedge 4441).
+func TestRebootWhileAway(t *testing.T) {
+	t.Parallel()
+	boot := "this boot"
+	b := setup(t, func(o *Options) { o.Boot = boot })
+	b.ask(line(first, b.defined(web())))
+	st := b.is(first, fleet.PhaseRunning, fleet.HealthHealthy)
+	at, _, err := b.runtime().Status(t.Context(), nameOf(first))
+	require.NoError(t, err)
+	b.stop()
+	require.NoError(t, syscall.Kill(at.GuardianPID, syscall.SIGKILL))
+	require.NoError(t, b.runtime().Await(t.Context(), nameOf(first)))
+	boot, b.region.away = "the next boot", true
+	b.mu.Lock()
+	delete(b.statuses, first)
+	b.mu.Unlock()
+	b.open(false)
+	b.eventually(func() bool { return b.status(first).GetRestarts() == 1 }, "it stays down")
+	again := b.is(first, fleet.PhaseRunning, fleet.HealthHealthy)
+	require.Equal(t, st.GetEndpoint(), again.GetEndpoint())
+	require.NotEqual(t, st.GetPid(), again.GetPid())
 }
 
 // forgets has the node's store lost while its agent is away.

@@ -56,7 +56,7 @@ func TestLife(t *testing.T) {
 	require.Contains(t, b.region.logs[first], "up at "+port)
 }
 
-// S53, X27: what does not heed SIGTERM is killed after its time, whole group and descendants.
+// S53, X27: what does not heed SIGTERM is killed after its time, whole group and descendants (supervisor 1101).
 func TestStubborn(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

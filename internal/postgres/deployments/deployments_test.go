@@ -445,6 +445,30 @@ func TestDeploymentDeadlines(t *testing.T) {
 	require.Len(t, ended, 1, "S93, also where no row tells of its deployment")
 }
 
+// S105, X4, X28: a node that reconnects runs on what it ran: where no other node takes its replicas, they are not replaced, restarted or
+// ended, however long it was away (kubeedge 4048).
+func TestReconnectRestartsNothing(t *testing.T) {
+	t.Parallel()
+	b := setup(t).deployable()
+	b.putDeployment(asking(func(s *fleet.DeploymentSpec) { s.Placement.Labels = map[string]string{"rack": string(nodeA)} }))
+	b.settles()
+	before := b.replicas()
+	require.Len(t, before, 2)
+	set := b.set(nodeA)
+	b.disconnect(nodeA)
+	b.Exec(`UPDATE connections SET ended_at = now() - interval '1 day' WHERE node = $1`, nodeA)
+	b.visits()
+	require.Equal(t, fleet.ReplicaUnhealthy, b.replicas()[0].State)
+	b.connect(nodeA)
+	b.visits()
+	require.Equal(t, set.Replicas, b.set(nodeA).Replicas, "its set asks for the same, and ends nothing")
+	b.settles()
+	for i, r := range b.replicas() {
+		require.Equal(t, []any{before[i].ID, fleet.ReplicaHealthy, 0}, []any{r.ID, r.State, r.Restarts})
+	}
+	require.Len(t, b.replicas(), 2)
+}
+
 // S105, X28: what a node that is back runs does not end before it has said how it is.
 func TestDeploymentNodeIsBack(t *testing.T) {
 	t.Parallel()

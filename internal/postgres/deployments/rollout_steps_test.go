@@ -1,6 +1,7 @@
 package deployments_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -16,14 +17,15 @@ func stopFirst(t *deployments.DeploymentTurn) { t.StopFirst = true }
 // stepped has a canary of four replicas under way: a paused step of a quarter, and one of half that lasts for an hour.
 func (b *bench) stepped() *bench {
 	b.T.Helper()
-	four := asking(func(s *fleet.DeploymentSpec) {
-		s.Replicas = fleet.ReplicaBounds{Min: 1, Max: 10, Initial: 4}
-		s.Strategy = atOnce(fleet.Strategy{Type: fleet.StrategyCanary, Steps: []fleet.CanaryStep{{Weight: 25, Pause: true}, {Weight: 50, Interval: 3600}}})
-	})
-	b.putDeployment(commanded("one"), four)
+	b.putDeployment(commanded("one"), inSteps)
 	b.settles()
-	b.putDeployment(commanded("two"), four)
+	b.putDeployment(commanded("two"), inSteps)
 	return b
+}
+
+func inSteps(p *deployments.DeploymentPut) {
+	p.Spec.Replicas = fleet.ReplicaBounds{Min: 1, Max: 10, Initial: 4}
+	p.Spec.Strategy = atOnce(fleet.Strategy{Type: fleet.StrategyCanary, Steps: []fleet.CanaryStep{{Weight: 25, Pause: true}, {Weight: 50, Interval: 3600}}})
 }
 
 func (b *bench) goesOn() {
@@ -75,6 +77,32 @@ func TestCanaryWaitsAtItsSteps(t *testing.T) {
 	b.Exec(`UPDATE rollouts SET step_at = now() - interval '2 hours'`)
 	requireStep(fleet.RolloutDeployed, 3, map[int64]int{2: 2})
 	require.Equal(t, []string{"converge succeeded", "converge succeeded", "scale succeeded", "scale succeeded"}, b.deploymentOperations())
+}
+
+// F67, S125: a canary waits at its pause also after a rollout that failed, and what ends of the stable revision meanwhile is replaced by
+// the stable one (nomad 6939).
+func TestCanaryWaitsAfterAFailure(t *testing.T) {
+	t.Parallel()
+	b := setup(t).deployable().stepped()
+	b.visits()
+	b.failing(2)
+	b.stuck()
+	b.settles()
+	require.Equal(t, fleet.RolloutFailed, b.rollouts()[0].State)
+	b.putDeployment(commanded("three"), inSteps)
+	requireStep := func(during string) {
+		t.Helper()
+		state, step, _ := b.atStep()
+		require.Equal(t, []any{fleet.RolloutPaused, 1, map[int64]int{1: 3, 3: 1}}, []any{state, step, b.revisions()}, during)
+	}
+	requireStep("its first step")
+	for _, of := range []int64{1, 3} {
+		is := func(r deployments.Replica) bool { return r.Revision == of }
+		r := b.replicas()[slices.IndexFunc(b.replicas(), is)]
+		b.tells(r.Node, exited(r.ID))
+		requireStep("one exits")
+		require.False(t, slices.ContainsFunc(b.replicas(), func(now deployments.Replica) bool { return now.ID == r.ID }))
+	}
 }
 
 // S125: past all steps at once; and without steps in front of a stable revision of which too few run.

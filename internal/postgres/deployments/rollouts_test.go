@@ -58,6 +58,18 @@ func (b *bench) versions() map[int64]int {
 	return out
 }
 
+// revisions counts the live replicas by the revision that they run.
+func (b *bench) revisions() map[int64]int {
+	b.T.Helper()
+	out := map[int64]int{}
+	for _, r := range b.replicas() {
+		if r.State.Live() {
+			out[r.Revision]++
+		}
+	}
+	return out
+}
+
 // failing has what is of a process version exit.
 func (b *bench) failing(version int64) {
 	b.T.Helper()
@@ -109,7 +121,8 @@ func TestRolloutsAreKept(t *testing.T) {
 	require.EqualValues(t, []int64{121, 22}, []int64{all[0].Number, all[99].Number})
 }
 
-// F63, F65, F71, S126, X8: a revision that does not get healthy is rolled back at its deadline, and not tried again until somebody asks.
+// F63, F65, F71, S126, X8: a revision that does not get healthy is rolled back at its deadline, and not tried again until somebody asks;
+// what works never ends for it (nomad 6864).
 func TestRolloutReturns(t *testing.T) {
 	t.Parallel()
 	b := setup(t).deployable().running("two")
@@ -231,6 +244,60 @@ func TestRequestsDuringARollout(t *testing.T) {
 			require.Equal(t, c.ops, b.deploymentOperations())
 		})
 	}
+}
+
+// F61, X4, X7: a restart right after the cancellation of a rollout that fails waits for its return, and restarts what worked, which never
+// becomes fewer (cloud_controller_ng 3019).
+func TestRestartAfterACancellation(t *testing.T) {
+	t.Parallel()
+	b := setup(t).deployable().running("two")
+	b.visits()
+	b.failing(2)
+	b.visits()
+	_, err := b.turnRollout(fleet.RolloutCancel, 1)
+	require.NoError(t, err)
+	_, err = b.turnDeployment(fleet.OperationRestart)
+	require.NoError(t, err)
+	for n := 0; !b.visits().Done; n++ {
+		require.Less(t, n, 30, "it does not settle")
+		working := 0
+		for _, r := range b.replicas() {
+			if r.Revision == 1 && r.State == fleet.ReplicaHealthy {
+				working++
+			}
+		}
+		require.GreaterOrEqual(t, working, 2)
+		b.obey(nodeA)
+		b.obey(nodeB)
+	}
+	require.Equal(t, map[int64]int{1: 2}, b.revisions())
+	require.Equal(t, map[int64]int{4: 2}, b.versions(), "they were restarted")
+	require.Equal(t, []fleet.RolloutState{fleet.RolloutCanceled}, b.ends())
+	require.Equal(t, []string{"converge succeeded", "converge cancelled", "return succeeded", "restart succeeded"}, b.deploymentOperations())
+}
+
+// F61, F63, X7: a rollback that was cancelled can be requested again: what runs counts, not what was requested last
+// (cloud_controller_ng 4232).
+func TestRollbackAfterItsCancellation(t *testing.T) {
+	t.Parallel()
+	b := setup(t).deployable().running("two")
+	b.settles()
+	back := func() {
+		t.Helper()
+		out := b.putDeployment(commanded("one"), func(p *deployments.DeploymentPut) { p.Converge = true })
+		require.NotNil(t, out.Operation)
+		b.visits()
+		require.Equal(t, fleet.RolloutDeploying, b.rollouts()[0].State)
+	}
+	back()
+	_, err := b.turnRollout(fleet.RolloutCancel, 0)
+	require.NoError(t, err)
+	b.settles()
+	require.Equal(t, map[int64]int{2: 2}, b.revisions())
+	back()
+	b.settles()
+	require.Equal(t, []fleet.RolloutState{fleet.RolloutDeployed, fleet.RolloutCanceled, fleet.RolloutDeployed}, b.ends())
+	require.NotContains(t, b.revisions(), int64(2))
 }
 
 // F61, X1: a start with another content after a stop that no visit has seen yet runs that content.
