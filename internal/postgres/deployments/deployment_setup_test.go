@@ -30,15 +30,15 @@ func (b *bench) deployable() *bench {
 }
 
 // connect opens a stream of a node.
-func (b *bench) connect(n fleet.NodeName) fleet.ConnectionID {
+func (b *bench) connect(n fleet.NodeName, change ...func(*fleet.Registration)) fleet.ConnectionID {
 	b.T.Helper()
-	return b.opensAs("node:"+string(n), fleet.ProviderName(n), func(r *fleet.Registration) {
+	return b.opensAs("node:"+string(n), fleet.ProviderName(n), append([]func(*fleet.Registration){func(r *fleet.Registration) {
 		r.Node, r.Namespace, r.Modules, r.Executor = n, "", nil, ""
 		r.Facts = fleet.NodeFacts{
 			Drivers: []fleet.Driver{fleet.DriverProcess}, Labels: map[string]string{"rack": string(n)}, Resources: fleet.Resources{CPU: 4, Memory: 1000},
 			Separation: fleet.SeparationUID,
 		}
-	})
+	}}, change...)...)
 }
 
 func (b *bench) opensAs(identity string, provider fleet.ProviderName, change ...func(*fleet.Registration)) fleet.ConnectionID {

@@ -105,6 +105,74 @@ func TestCanaryWaitsAfterAFailure(t *testing.T) {
 	}
 }
 
+// F62, S110, S125: a drain moves each replica as its own revision: in the pause of a canary, which can be promoted afterwards (nomad 17842),
+// and the stable one after a canary that failed (nomad 5619).
+func TestDrainBesideACanary(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		before func(*bench)
+		runs   map[int64]int
+		after  func(*bench)
+	}{
+		"in its pause": {(*bench).goesOn, map[int64]int{1: 3, 2: 1}, func(b *bench) {
+			require.Equal(b.T, fleet.RolloutPaused, b.rollouts()[0].State)
+			b.askStep(fleet.RolloutPromote, 0)
+			b.settles()
+			require.Equal(b.T, fleet.RolloutDeployed, b.rollouts()[0].State)
+			require.Equal(b.T, map[int64]int{2: 4}, b.revisions())
+		}},
+		"after it failed": {func(b *bench) {
+			b.failing(2)
+			b.stuck()
+			b.settles()
+		}, map[int64]int{1: 4}, func(b *bench) { require.Equal(b.T, []fleet.RolloutState{fleet.RolloutFailed}, b.ends()) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t).deployable().stepped()
+			b.visits()
+			leaves := b.replicas()[slices.IndexFunc(b.replicas(), func(r deployments.Replica) bool { return r.Revision == 2 })].Node
+			live := func(r deployments.Replica) bool { return r.State.Live() }
+			c.before(b)
+			require.True(t, slices.ContainsFunc(b.on(leaves), live))
+			b.MustDrain(stores.DrainOf(leaves, 60))
+			b.goesOn()
+			require.False(t, slices.ContainsFunc(b.on(leaves), live))
+			require.Equal(t, c.runs, b.revisions())
+			c.after(b)
+		})
+	}
+}
+
+// S125, X6: a step without a pause goes on by itself, also after one of its replicas had to be replaced (nomad 8150), and when there was no
+// room for it at first (nomad 20308).
+func TestCanaryGoesOnByItself(t *testing.T) {
+	t.Parallel()
+	by := func(steps ...fleet.CanaryStep) func(*deployments.DeploymentPut) {
+		return func(p *deployments.DeploymentPut) {
+			p.Spec.Replicas = fleet.ReplicaBounds{Min: 1, Max: 8, Initial: 8}
+			p.Spec.Strategy = atOnce(fleet.Strategy{Type: fleet.StrategyCanary, Steps: steps, WhenFull: fleet.FullWait})
+		}
+	}
+	b := setup(t).deployable()
+	b.putDeployment(commanded("one"), by())
+	b.settles()
+	b.putDeployment(commanded("two"), by(fleet.CanaryStep{Weight: 25, Interval: 3600}))
+	state, step, versions := b.atStep()
+	require.Equal(t, []any{fleet.RolloutDeploying, 1, map[int64]int{1: 8}}, []any{state, step, versions}, "both nodes are full")
+	require.True(t, b.rollouts()[0].ProgressAt.Before(b.rollouts()[0].Until), "it does not wait for ever")
+	b.disconnect(nodeA)
+	b.connect(nodeA, func(r *fleet.Registration) { r.Facts.Resources.CPU = 8 })
+	_, _, versions = b.atStep()
+	require.Equal(t, map[int64]int{1: 6, 2: 2}, versions, "there is room")
+	b.failing(2)
+	state, step, versions = b.atStep()
+	require.Equal(t, []any{fleet.RolloutDeploying, 1, map[int64]int{1: 6, 2: 2}}, []any{state, step, versions}, "they were replaced")
+	b.Exec(`UPDATE rollouts SET step_at = now() - interval '2 hours'`)
+	b.settles()
+	require.Equal(t, []any{fleet.RolloutDeployed, map[int64]int{2: 8}}, []any{b.rollouts()[0].State, b.versions()})
+}
+
 // S125: past all steps at once; and without steps in front of a stable revision of which too few run.
 func TestCanaryPromoted(t *testing.T) {
 	t.Parallel()
