@@ -2,7 +2,9 @@ package region
 
 import (
 	"context"
+	"io"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -71,4 +73,42 @@ func TestLag(t *testing.T) {
 	stopped := lag()
 	require.Eventually(t, func() bool { return lag() > stopped+time.Second }, patience, 20*time.Millisecond, "nothing follows the peer")
 	m.cutBoth("us", "eu", false)
+}
+
+// mute opens one stream that says nothing and stays open.
+type mute struct {
+	watch.Peers
+	opened *atomic.Int64
+}
+
+func (p mute) Watch(ctx context.Context, peer fleet.RegionName, at fleet.StreamPlace) (io.ReadCloser, error) {
+	if p.opened.Add(1) > 1 {
+		return p.Peers.Watch(ctx, peer, at)
+	}
+	silent, _ := io.Pipe()
+	return silent, nil
+}
+
+// M35, X6: a stream that is open and says nothing is opened again, without anybody's help (consul 22868).
+func TestSilentStreamIsOpenedAgain(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t, "eu", "us")
+	n := newNetwork(m, 1)
+	n.beat = 50 * time.Millisecond
+	for name, r := range m.regions {
+		n.up(name, r.store, partsOf(t, name, r.store))
+		t.Cleanup(func() { n.down(name) })
+	}
+	opened := map[fleet.RegionName]*atomic.Int64{"eu": {}, "us": {}}
+	ctx, cancel := context.WithCancel(t.Context())
+	wait := m.followBy(ctx, func(r *sharing) *watch.Follower {
+		return &watch.Follower{
+			Now: time.Now, Store: r.store, Peers: mute{pipes{n, r.name}, opened[r.name]}, Log: slog.New(slog.DiscardHandler),
+			Turn: time.Hour, Beat: 50 * time.Millisecond, Silence: 2 * time.Second, Retry: 50 * time.Millisecond,
+		}
+	})
+	defer func() { cancel(); wait() }()
+	m.share("eu", "one", "eu", "us")
+	m.settle("although the first streams say nothing")
+	require.Greater(t, opened["us"].Load(), int64(1))
 }
