@@ -19,7 +19,6 @@ func proves(p *deployments.DeploymentPut) { p.Spec.Strategy.MinHealthyTime = nil
 func (b *bench) aged(by time.Duration) {
 	b.T.Helper()
 	b.Exec(`UPDATE replicas SET since = since - $1::interval WHERE ended_at IS NULL`, by)
-	b.Exec(`UPDATE link_servers SET since = since - $1::interval`, by)
 	b.Exec(`UPDATE connections SET active_at = active_at - $1::interval`, by)
 }
 
