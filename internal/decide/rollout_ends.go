@@ -44,7 +44,7 @@ func (r *rollout) returnedAsAsked() bool { return r.returned() && r.Reason == Re
 
 func (r *rollout) settled() bool {
 	to := r.to()
-	return len(r.proven()) >= r.seen.Target && len(to.good) == r.seen.Target && len(to.stale)+len(to.useless) == 0 && !runs(r.from()) && !between(r.stable)
+	return len(r.proven()) >= r.seen.Target && len(to.good) == r.seen.Target && len(to.stale)+len(to.useless) == 0 && !runs(r.from())
 }
 
 // runs reports whether anything of a revision runs, or ends, on a connected node.
@@ -52,15 +52,6 @@ func runs(v deploymentView) bool {
 	on := func(r fleet.ReplicaSeen) bool { return r.Unheard.IsZero() && !r.Gone }
 	return slices.ContainsFunc(slices.Concat(v.good, v.stale, v.useless, v.dead), on) ||
 		slices.ContainsFunc(v.ending, func(r fleet.ReplicaSeen) bool { return on(r) && !r.Phase.Over() && !r.Lost })
-}
-
-// between reports whether anything runs that is of neither revision.
-func between(v deploymentView) bool {
-	v.good = nil
-	v.stale = slices.DeleteFunc(slices.Clone(v.stale), func(r fleet.ReplicaSeen) bool { return r.ProcessVersion == v.ProcessVersion })
-	v.ending = slices.DeleteFunc(slices.Clone(v.ending), func(r fleet.ReplicaSeen) bool { return r.ProcessVersion == v.ProcessVersion })
-	v.useless, v.dead = nil, nil // they end at once
-	return runs(v)
 }
 
 // pausedTooLong: it was not resumed within the deadline of a pause.
