@@ -226,6 +226,59 @@ func TestDigestThatDoesNotCount(t *testing.T) {
 	})
 }
 
+// F47: a pass that fails requests nothing and ends nothing; the next one finds what differs.
+func TestPassThatFails(t *testing.T) {
+	t.Parallel()
+	b := settled(t)
+	b.digests(nodeA, func(r *fleet.ReplicasReport) { r.Replicas = nil })
+	b.Exec(`UPDATE node_digests SET marks = 'nonsense' WHERE node = $1`, nodeB)
+	_, err := b.CompareDigests(b.Ctx(), deployments.NodeShard{Shards: 1}, "", 10)
+	require.Equal(t, fleet.Internal, fleet.KindOf(err))
+	require.EqualValues(t, 2, stores.Scan[int64](b, `SELECT count(*) FROM node_digests WHERE marks IS NOT NULL AND NOT asked`))
+	b.visits()
+	for _, r := range b.replicas() {
+		require.Equal(t, fleet.ReplicaHealthy, r.State)
+	}
+	b.digests(nodeB)
+	drift, asked := b.drift()
+	require.Equal(t, fleet.Drift{fleet.DriftMissing: 1}, drift)
+	require.Equal(t, []fleet.NodeName{nodeA}, asked)
+}
+
+// F47, F57, X1, X3: what a complete report lacks is lost there only by the word of a fresh domain: a set of this era that listed it, told
+// by a connection that lasts. How old the report is on a clock decides nothing.
+func TestStaleDomainEndsNothing(t *testing.T) {
+	t.Parallel()
+	b := settled(t)
+	b.Exec(`UPDATE region SET era = 2`)
+	id := b.on(nodeA)[0].ID
+	fresh := b.believes(nodeA)
+	fresh.Complete, fresh.Whole, fresh.Replicas = true, true, nil
+	listed := stores.Scan[int64](b, `SELECT listed FROM replicas WHERE id = $1`, id)
+	for why, set := range map[string]fleet.SetVersion{
+		"an older set": {Era: fresh.Set.Era, Number: listed - 1},
+		"an older era": {Era: fresh.Set.Era - 1, Number: fresh.Set.Number},
+		"no set":       {},
+	} {
+		stale := fresh
+		stale.Set = set
+		b.reports(stale)
+		b.visits()
+		require.Equal(t, fleet.ReplicaHealthy, b.replica(id).State, why)
+	}
+	ended := fresh
+	ended.Connection = "another"
+	_, err := b.ReplicasReported(b.Ctx(), ended)
+	require.Equal(t, fleet.Gone, fleet.KindOf(err))
+	b.visits()
+	require.Equal(t, fleet.ReplicaHealthy, b.replica(id).State, "a connection that has ended")
+	require.Len(t, b.replicas(), 2)
+
+	b.reports(fresh)
+	b.visits()
+	require.False(t, b.replica(id).State.Live())
+}
+
 // F55: a report by an older set than the newest says nothing about content, nor does a node without digests.
 func TestContentIsJudgedByTheNewestSet(t *testing.T) {
 	t.Parallel()
