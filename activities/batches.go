@@ -29,7 +29,7 @@ type gatherer interface {
 
 // batchStore takes a batch from step to step; each may be taken twice.
 type batchStore interface {
-	// PrepareBatch gives the notify of one node, nil when the node has nothing to fetch.
+	// PrepareBatch gives the notify of one node, nil when the node has nothing to fetch, or did not enrol in time.
 	PrepareBatch(ctx context.Context, in fleet.BatchPrepare) (*fleet.BatchNotify, error)
 	MissBatch(ctx context.Context, in fleet.BatchMiss) error
 	EndBatch(ctx context.Context, id fleet.BatchID) (fleet.BatchEnded, error)
@@ -108,13 +108,15 @@ type BatchMade struct {
 // BatchNext is the next batch, with the notify of its active node.
 type BatchNext struct {
 	BatchMade
-	ID      fleet.BatchID       `json:"id"`
-	Command *fleet.BatchCommand `json:"command,omitempty"`
+	PreparedBatch
+	ID fleet.BatchID `json:"id"`
 }
 
 // PreparedBatch is the notify of a node, nil when it has nothing to be told of.
 type PreparedBatch struct {
 	Command *fleet.BatchCommand `json:"command,omitempty"`
+	// Wait is set alone if the node has not enrolled: prepare its notify again after that time.
+	Wait time.Duration `json:"wait,omitempty"`
 }
 
 // NextBatch persists the next batch before anybody is told of it (N21), with the notify of its
@@ -159,33 +161,36 @@ func (b *Batches) begin(ctx context.Context, made BatchMade, first fleet.BatchPr
 	}
 	var err error
 	first.Node = made.Nodes[0]
-	out.Command, err = b.prepare(ctx, first)
+	out.PreparedBatch, err = b.prepare(ctx, first)
 	return out, fail(ctx, err)
 }
 
 // PrepareBatch makes the notify of one node.
 func (b *Batches) PrepareBatch(ctx context.Context, in fleet.BatchPrepare) (PreparedBatch, error) {
-	cmd, err := b.prepare(ctx, in)
-	return PreparedBatch{cmd}, fail(ctx, err)
+	out, err := b.prepare(ctx, in)
+	return out, fail(ctx, err)
 }
 
-func (b *Batches) prepare(ctx context.Context, in fleet.BatchPrepare) (*fleet.BatchCommand, error) {
+func (b *Batches) prepare(ctx context.Context, in fleet.BatchPrepare) (PreparedBatch, error) {
 	token, hash, err := b.Tokens.New()
 	if err != nil {
-		return nil, err
+		return PreparedBatch{}, err
 	}
 	b.failpoint("before_batch_prepare")
 	in.TokenHash = hash
 	notify, err := b.Store.PrepareBatch(ctx, in)
 	if err != nil || notify == nil {
-		return nil, err
+		return PreparedBatch{}, err
+	}
+	if notify.Wait > 0 {
+		return PreparedBatch{Wait: notify.Wait}, nil
 	}
 	b.failpoint("after_batch_prepare")
 	cmd, err := b.seal(ctx, in.Node, notify, token)
 	if err != nil {
-		return nil, err
+		return PreparedBatch{}, err
 	}
-	return cmd, wakeNodes(ctx, b.Nodes, in.Node)
+	return PreparedBatch{Command: cmd}, wakeNodes(ctx, b.Nodes, in.Node)
 }
 
 // seal: a token leaves this process only sealed (N104).

@@ -15,7 +15,7 @@ var batches *activities.Batches
 // tell the standbys, end (N98). docs/batches.md draws it.
 type batchTalk struct {
 	limits DeliveryLimits
-	absent map[fleet.NodeName]bool // that were not there for the last batch
+	absent map[fleet.NodeName]bool // that were not there for the last batch, or had not enrolled
 }
 
 func newBatchTalk(limits DeliveryLimits) *batchTalk {
@@ -27,11 +27,12 @@ func (b *batchTalk) deliver(ctx workflow.Context, batch activities.BatchNext) (f
 	var end fleet.BatchEnded
 	command := batch.Command
 	for i, node := range batch.Nodes {
-		if i > 0 {
+		if i > 0 || batch.Wait > 0 {
 			var err error
-			if command, err = b.prepare(ctx, batch.ID, node); err != nil {
+			if command, err = b.prepare(ctx, batch.ID, node, batch.Wait); err != nil {
 				return end, err
 			}
+			batch.Wait = 0
 		}
 		if err := b.tell(ctx, batch.ID, node, command); err != nil {
 			return end, err
@@ -56,7 +57,7 @@ func (b *batchTalk) tell(ctx workflow.Context, id fleet.BatchID, node fleet.Node
 				return err
 			}
 		}
-		if command, err = b.prepare(ctx, id, node); err != nil || command == nil {
+		if command, err = b.prepare(ctx, id, node, 0); err != nil || command == nil {
 			return err
 		}
 		if err := workflow.Sleep(ctx, storeGap<<try); err != nil {
@@ -72,15 +73,19 @@ const absentTake = 5 * time.Second
 // ask gives the batch to a node, and says whether some of its items failed there.
 func (b *batchTalk) ask(ctx workflow.Context, node fleet.NodeName, command fleet.BatchCommand) (failed bool, err error) {
 	command.IdleTimeout = b.limits.Request
-	take := b.limits.Request
-	if b.absent[node] {
-		take = min(take, absentTake)
-	}
-	ctx = workflow.WithActivityOptions(ctx, notifyOptions(node, take, b.limits.Total))
+	ctx = workflow.WithActivityOptions(ctx, notifyOptions(node, b.take(node), b.limits.Total))
 	var out fleet.BatchOutcome
 	err = workflow.ExecuteActivity(ctx, nodes.RefreshBatch, command).Get(ctx, &out)
 	delete(b.absent, node)
 	return out.Failed > 0, err
+}
+
+// take is how long a node may take to take a batch, and how long that waits for the node to enrol.
+func (b *batchTalk) take(node fleet.NodeName) time.Duration {
+	if b.absent[node] {
+		return min(b.limits.Request, absentTake)
+	}
+	return b.limits.Request
 }
 
 // miss writes down why a node's word is missing.
@@ -93,10 +98,26 @@ func (b *batchTalk) miss(ctx workflow.Context, id fleet.BatchID, node fleet.Node
 	return insist(ctx, batches.MissBatch, in, nil)
 }
 
-// prepare gives the next notify of a node, nil when there is nothing left to tell it.
-func (b *batchTalk) prepare(ctx workflow.Context, id fleet.BatchID, node fleet.NodeName) (*fleet.BatchCommand, error) {
-	var out activities.PreparedBatch
-	in := fleet.BatchPrepare{ID: id, Node: node, Tries: b.limits.Tries, TTL: b.limits.PendingTTL}
-	err := insist(ctx, batches.PrepareBatch, in, &out)
-	return out.Command, err
+// prepare gives the next notify of a node, nil when there is nothing left to tell it. It looks again after a wait while the node has not
+// enrolled.
+func (b *batchTalk) prepare(ctx workflow.Context, id fleet.BatchID, node fleet.NodeName, wait time.Duration) (*fleet.BatchCommand, error) {
+	in := fleet.BatchPrepare{ID: id, Node: node, Tries: b.limits.Tries, TTL: b.limits.PendingTTL, Take: b.take(node)}
+	for {
+		if wait > 0 {
+			if err := workflow.Sleep(ctx, wait); err != nil {
+				return nil, err
+			}
+		}
+		var out activities.PreparedBatch
+		if err := insist(ctx, batches.PrepareBatch, in, &out); err != nil {
+			return nil, err
+		}
+		if out.Wait == 0 {
+			if wait > 0 {
+				b.absent[node] = out.Command == nil
+			}
+			return out.Command, nil
+		}
+		wait = out.Wait
+	}
 }

@@ -3,6 +3,7 @@ package workflows_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
@@ -22,6 +23,9 @@ type gathered struct {
 	told    int
 	ended   int
 	onEmpty func()
+	// enrols is how often a node's notify is prepared before it has enrolled, and takes how long each batch waits for node b.
+	enrols map[fleet.NodeName]int
+	takes  []time.Duration
 }
 
 func (g *gathered) Gather(context.Context, activities.GatherBatch) (activities.BatchMade, error) {
@@ -39,6 +43,16 @@ func (g *gathered) Gather(context.Context, activities.GatherBatch) (activities.B
 }
 
 func (g *gathered) PrepareBatch(_ context.Context, in fleet.BatchPrepare) (*fleet.BatchNotify, error) {
+	if in.Node == "b" {
+		g.takes = append(g.takes, in.Take)
+	}
+	if g.enrols[in.Node] > 0 {
+		g.enrols[in.Node]--
+		return &fleet.BatchNotify{Wait: time.Minute}, nil
+	}
+	if in.Node == "b" && g.enrols != nil {
+		return nil, nil
+	}
 	return &fleet.BatchNotify{Command: fleet.BatchCommand{BatchID: in.ID, Count: 1}}, nil
 }
 
@@ -75,6 +89,18 @@ func TestDeliverSite(t *testing.T) {
 		require.Equal(t, 3, g.ended)
 		require.Equal(t, 6, g.told, "one activity for each node and batch")
 		require.Equal(t, 4, g.looks)
+	})
+	t.Run("waits for a node that has not enrolled, and less with the next batch (X8)", func(t *testing.T) {
+		t.Parallel()
+		g := &gathered{waits: []int{1, 1}, enrols: map[fleet.NodeName]int{"a": 1, "b": 2}} // b never enrols
+		env := setup(g)
+		began := env.Now()
+		env.ExecuteWorkflow(workflows.TypeDeliverSite, workflows.DeliverSiteInput{Site: "plant-1"})
+		require.NoError(t, env.GetWorkflowError())
+		require.Equal(t, 2, g.ended)
+		require.Equal(t, 2, g.told, "only a is told")
+		require.GreaterOrEqual(t, env.Now().Sub(began), 3*time.Minute)
+		require.Equal(t, []time.Duration{2 * time.Minute, 2 * time.Minute, 2 * time.Minute, 5 * time.Second}, g.takes)
 	})
 	t.Run("looks again when somebody came while it found nothing", func(t *testing.T) {
 		t.Parallel()

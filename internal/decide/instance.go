@@ -61,11 +61,16 @@ func (r InstanceRun) tries() int {
 // DefaultTake is the default for how long a node may take to take the task (N37).
 const DefaultTake = 120 * time.Second
 
-func (r InstanceRun) take() time.Duration {
-	if r.Take <= 0 {
-		return DefaultTake
+// EnrolWait is how long a delivery waits before it looks again whether a node has enrolled: as long as it has waited already, 1 s at
+// least. It is 0 once it has waited as long as a node may take to take the task, for which 0 is the default.
+func EnrolWait(waited, take time.Duration) time.Duration {
+	if take <= 0 {
+		take = DefaultTake
 	}
-	return r.Take
+	if waited >= take {
+		return 0
+	}
+	return min(max(waited, retryGap), enrolGap, max(take-waited, retryGap))
 }
 
 const (
@@ -156,14 +161,12 @@ func activeNext(c instanceCase) bool {
 
 // mayNotify is MayNotify, and ends the wait for a node that has not enrolled.
 func (c instanceCase) mayNotify(t fleet.TargetSeen) bool {
-	if t.Unenrolled() && c.waited() >= c.run.take() {
-		return false
-	}
-	return MayNotify(t, c.run.tries())
+	return MayNotify(t, c.run.tries()) && !(t.Unenrolled() && c.enrolWait() == 0)
 }
 
-// waited is how long the open delivery has been under way.
-func (c instanceCase) waited() time.Duration { return c.now.Sub(c.seen.Open.Since) }
+func (c instanceCase) enrolWait() time.Duration {
+	return EnrolWait(c.now.Sub(c.seen.Open.Since), c.run.Take)
+}
 
 // MayNotify reports whether a node may be notified of a delivery, for the first time or again: it has not answered,
 // its answer was lost (then it reports what it holds), or its failure may pass. A node that has just released its lease
@@ -228,15 +231,14 @@ func notifyActive(c instanceCase) InstanceAction { return notify(c, c.seen.Open.
 
 func notifyStandby(c instanceCase) InstanceAction { return notify(c, nextStandby(c)) }
 
-// notify waits twice as long before each retry: 1 s, 2 s, or 2 s, 4 s. For a node that has not enrolled it waits as long as it has waited
-// already, 1 s at least.
+// notify waits twice as long before each retry: 1 s, 2 s, or 2 s, 4 s.
 func notify(c instanceCase, t fleet.TargetSeen) InstanceAction {
 	a := InstanceAction{Do: DoNotify, Node: t.Node}
 	switch {
 	case c.run.Waited == t.Node:
 		return a
 	case t.Unenrolled():
-		a.Wait = min(max(c.waited(), retryGap), enrolGap, max(c.run.take()-c.waited(), retryGap))
+		a.Wait = c.enrolWait()
 		return a
 	case t.Tries == 0:
 		return a

@@ -8,10 +8,12 @@ import "time"
 // BatchPrepare requests the notify of one node. It covers the items that the node has not applied and was sent
 // fewer than Tries times; for a standby, those that the active applied.
 type BatchPrepare struct {
-	ID        BatchID       `json:"id"`
-	Node      NodeName      `json:"node"`
-	Tries     int           `json:"tries"`
-	TTL       time.Duration `json:"ttl"`
+	ID    BatchID       `json:"id"`
+	Node  NodeName      `json:"node"`
+	Tries int           `json:"tries"`
+	TTL   time.Duration `json:"ttl"`
+	// Take is how long the batch waits for a node that has not enrolled.
+	Take      time.Duration `json:"take,omitempty"`
 	TokenHash []byte        `json:"-"`
 }
 
@@ -19,6 +21,8 @@ type BatchPrepare struct {
 type BatchNotify struct {
 	Command    BatchCommand
 	SealingKey []byte
+	// Wait is set alone if the node has not enrolled: prepare the notify again after that time.
+	Wait time.Duration
 }
 
 // BatchMiss records that a node did not confirm some or all items of a batch.

@@ -246,7 +246,9 @@ func TestBatchEqualsWalk(t *testing.T) {
 		moved := false
 		for i := range rapid.IntRange(1, 9).Draw(r, "steps") {
 			node := rapid.SampledFrom([]fleet.NodeName{nodeA, nodeA, nodeB}).Draw(r, "node")
-			step := rapid.SampledFrom([]string{"tell", "tell", "took", "took", "refused", "silent", "end", "lose", "put", "claim", "move"}).Draw(r, "step")
+			step := rapid.SampledFrom([]string{
+				"tell", "tell", "took", "took", "refused", "silent", "end", "lose", "put", "claim", "move", "revoke", "enrol",
+			}).Draw(r, "step")
 			if moved && (step == "end" || step == "lose") {
 				step = "claim" // an entity whose lease moved claims anew; a batch is told by its next
 			}
@@ -272,6 +274,10 @@ func TestBatchEqualsWalk(t *testing.T) {
 				}
 				do(way.claim)
 				moved = false
+			case "revoke", "enrol": // a node whose key is revoked has not enrolled
+				for _, b := range both {
+					b.Exec("UPDATE nodes SET revoked_at = CASE WHEN $2 THEN now() END WHERE name = $1", node, step == "revoke")
+				}
 			case "move":
 				active = map[fleet.NodeName]fleet.NodeName{nodeA: nodeB, nodeB: nodeA}[active]
 				for _, b := range both {

@@ -14,7 +14,7 @@ import (
 
 // PrepareBatch makes the notify of one node: it re-reads who holds the lease, marks what the
 // node is notified of, and writes the token's hash, bound to the node. It is nil when there is
-// nothing to tell, or the world has moved since the batch was claimed.
+// nothing to tell, or the world has moved since the batch was claimed, or the node did not enrol in time.
 func (s *Store) PrepareBatch(ctx context.Context, in fleet.BatchPrepare) (*fleet.BatchNotify, error) {
 	var out *fleet.BatchNotify
 	err := s.Tx(ctx, "prepare batch "+string(in.ID), func(q *db.Queries) error {
@@ -93,7 +93,7 @@ func prepareBatch(ctx context.Context, q *db.Queries, b db.Batch, in fleet.Batch
 		return nil, postgres.Failed("read the node", err)
 	}
 	if err != nil || !tellable(node) {
-		return nil, missAll(ctx, q, in.Node, tell.ids)
+		return waitToEnrol(ctx, q, b, in, tell.ids)
 	}
 	lease, err := q.LockLease(ctx, b.Site)
 	if postgres.NoRows(err) || err == nil && lease.Epoch != b.Epoch {
@@ -113,16 +113,24 @@ func prepareBatch(ctx context.Context, q *db.Queries, b db.Batch, in fleet.Batch
 
 func tellable(n db.Node) bool { return n.SealingKey != nil && n.RevokedAt == nil && n.RemovedAt == nil }
 
-// missAll records that a node cannot be notified.
-func missAll(ctx context.Context, q *db.Queries, node fleet.NodeName, ids []string) error {
-	p := db.RecordTargetsParams{Node: string(node), Ids: ids}
+// waitToEnrol records that the batch waits for the node to enrol. It is nil once that took too long.
+func waitToEnrol(ctx context.Context, q *db.Queries, b db.Batch, in fleet.BatchPrepare, ids []string) (*fleet.BatchNotify, error) {
+	p := db.RecordTargetsParams{Node: string(in.Node), Ids: ids}
 	for range ids {
-		p.States, p.Already, p.Fetched = append(p.States, string(fleet.TargetFailed)), append(p.Already, false), append(p.Fetched, 0)
-		p.Reasons = append(p.Reasons, string(fleet.Unavailable))
-		p.Messages = append(p.Messages, "the node is not enrolled: make a join token and start the node with it")
+		p.States, p.Already, p.Fetched = append(p.States, string(fleet.TargetWaiting)), append(p.Already, false), append(p.Fetched, 0)
+		p.Reasons, p.Messages = append(p.Reasons, string(fleet.Unavailable)), append(p.Messages, waitsToEnrol)
 	}
-	_, err := recordTargets(ctx, q, p)
-	return err
+	if _, err := recordTargets(ctx, q, p); err != nil {
+		return nil, err
+	}
+	now, err := q.Now(ctx)
+	if err != nil {
+		return nil, postgres.Failed("read the clock", err)
+	}
+	if wait := decide.EnrolWait(now.Sub(b.CreatedAt), in.Take); wait > 0 {
+		return &fleet.BatchNotify{Wait: wait}, nil
+	}
+	return nil, nil
 }
 
 // tellNode marks what the node is notified of, which is exactly what it can fetch.

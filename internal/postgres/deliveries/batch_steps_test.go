@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -92,14 +93,30 @@ func TestPrepareBatch(t *testing.T) {
 		require.Nil(t, b.tell(id, nodeB))
 	})
 
-	t.Run("misses a node that is not enrolled", func(t *testing.T) {
+	t.Run("waits for a node that has not enrolled, as long as for one that is down (X4, X8)", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		id, names := b.started(2)
 		b.Exec("UPDATE nodes SET revoked_at = now() WHERE name = $1", nodeA)
-		require.Nil(t, b.tell(id, nodeA))
+		says := func() string {
+			return stores.Scan[string](b, `SELECT string_agg(DISTINCT n.state || ': ' || n.reason || ': ' || n.message, '; ')
+				FROM delivery_nodes n JOIN deliveries d ON d.id = n.delivery_id WHERE n.node = $1 AND d.batch_id = $2`, nodeA, id)
+		}
+		require.Equal(t, &fleet.BatchNotify{Wait: time.Second}, b.tell(id, nodeA))
+		require.Equal(t, "waiting: unavailable: waiting for the node to enrol: make a join token and start the node with it", says())
+		b.Exec("UPDATE batches SET created_at = created_at - interval '1 min'")
+		require.Equal(t, &fleet.BatchNotify{Wait: 5 * time.Second}, b.tell(id, nodeA))
+		b.Exec("UPDATE nodes SET revoked_at = NULL WHERE name = $1", nodeA)
+		require.Equal(t, 2, b.tell(id, nodeA).Command.Count)
+		require.Equal(t, "notified: : ", says())
+
+		b.Exec("UPDATE nodes SET revoked_at = now() WHERE name = $1", nodeA)
+		b.Exec("UPDATE batches SET created_at = created_at - interval '1 min'")
+		require.Nil(t, b.tell(id, nodeA), "two minutes are enough")
 		require.Equal(t, 2, b.endBatch(id).Failed)
 		require.Equal(t, "failed 1 0 1 unavailable", b.target(names[0]))
+		require.Equal(t, "node plant-a has not enrolled: make a join token and start the node with it; then it is delivered",
+			stores.Scan[string](b, "SELECT message FROM deliveries WHERE name = $1", names[0]))
 		require.EqualValues(t, 2, stores.Scan[int64](b, "SELECT count(*) FROM owed WHERE NOT due AND reason = 'unavailable'"))
 	})
 

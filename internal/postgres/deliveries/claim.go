@@ -95,6 +95,8 @@ func (w *walk) persist(ctx context.Context, c fleet.Claim, r *db.Revision, lease
 	}))
 }
 
+const waitsToEnrol = "waiting for the node to enrol: " + fleet.EnrolHint
+
 // prepare re-reads who holds the lease and writes the token's hash, bound to the node. A
 // node that has not enrolled keeps waiting, for that. If the state has changed since it was
 // read, nothing is prepared, and the next read shows it.
@@ -103,10 +105,9 @@ func (w *walk) prepare(ctx context.Context, p fleet.Prepare) error {
 	if err != nil && !postgres.NoRows(err) {
 		return postgres.Failed("read the node", err)
 	}
-	if err != nil || node.SealingKey == nil || node.RevokedAt != nil || node.RemovedAt != nil {
+	if err != nil || !tellable(node) {
 		return w.miss(ctx, fleet.Miss{
-			Subject: p.Subject, Delivery: p.Delivery, Node: p.Node, State: fleet.TargetWaiting, Reason: fleet.Unavailable,
-			Message: "waiting for the node to enrol: " + fleet.EnrolHint,
+			Subject: p.Subject, Delivery: p.Delivery, Node: p.Node, State: fleet.TargetWaiting, Reason: fleet.Unavailable, Message: waitsToEnrol,
 		})
 	}
 	lease, err := w.lockLease(ctx)
