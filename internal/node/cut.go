@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/guardian"
 	"github.com/holdfast-io/holdfast/internal/poke"
@@ -112,70 +113,25 @@ func (a *Applier) closed(ctx context.Context, c cutStart) bool {
 	return fleet.KindOf(err) == fleet.Stale && err != nil
 }
 
-// course is what becomes of a staged revision that no attempt is working on.
-type course string
-
-const (
-	courseForward course = "forward" // it becomes current
-	courseWait    course = "wait"    // for its start, or for the next attempt
-	courseBack    course = "back"    // it ends, and the current revision runs again
-)
-
-// stagedCase is what the course of a staged revision depends on.
-type stagedCase struct {
-	inForce    bool // the right that it was staged under is in force
-	process    bool // it needs a process
-	superseded bool // the node has accepted a newer revision
-	runs       bool // its process runs, and the lease was never lost
-	starting   bool // its start has no result yet
-	closed     bool // the region has closed its delivery
-	late       bool // and the next attempt is overdue
-}
-
-// stagedRules are ordered, the first match wins.
-var stagedRules = []struct {
-	name string
-	when func(stagedCase) bool
-	then course
-}{
-	{"nothing_to_start", func(c stagedCase) bool { return c.inForce && !c.process }, courseForward},
-	{"not_running", func(c stagedCase) bool { return !c.process || !c.runs }, courseBack},
-	{"superseded", func(c stagedCase) bool { return c.superseded }, courseBack},
-	{"not_claimed", func(c stagedCase) bool { return c.closed && c.late }, courseBack},
-	{"closed", func(c stagedCase) bool { return c.closed }, courseWait},
-	{"starting", func(c stagedCase) bool { return c.starting }, courseWait},
-	{"started", func(stagedCase) bool { return true }, courseForward},
-}
-
-// courseOf decides about a staged revision that no attempt is working on.
-func courseOf(c stagedCase) (rule string, then course) {
-	for _, r := range stagedRules {
-		if r.when(c) {
-			return r.name, r.then
-		}
-	}
-	return "unmatched", courseBack
-}
-
 // courseOfHeld observes what the course of a name's staged revision depends on, and decides.
-func (a *Applier) courseOfHeld(ctx context.Context, held sqlite.Instance, meta sqlite.Meta) (course, error) {
+func (a *Applier) courseOfHeld(ctx context.Context, held sqlite.Instance, meta sqlite.Meta) (decide.Course, error) {
 	seen, err := a.look(ctx, held.Name)
 	if err != nil {
-		return courseWait, err
+		return decide.CourseWait, err
 	}
 	staged := *held.Staged
-	c := stagedCase{
-		inForce: meta.Right == sqlite.Right{Role: fleet.RoleActive, Epoch: staged.Epoch} && a.opt.MayRun(),
-		process: needsProcess(staged), superseded: held.HighWater.Newer(staged.Version),
-		runs: a.keptLease(meta, seen, staged), starting: seen != nil && seen.Starting,
+	c := decide.StagedSeen{
+		InForce: meta.Right == sqlite.Right{Role: fleet.RoleActive, Epoch: staged.Epoch} && a.opt.MayRun(),
+		Process: needsProcess(staged), Superseded: held.HighWater.Newer(staged.Version),
+		Runs: a.keptLease(meta, seen, staged), Starting: seen != nil && seen.Starting,
 	}
-	if c.process && c.runs {
+	if c.Process && c.Runs {
 		cut := a.cutOff(held.Name)
-		c.closed = a.closed(ctx, cut)
-		c.late = guardian.SinceBoot()-cut.at > orDefault(a.opt.ClaimLimit, defaultClaimLimit)
+		c.Closed = a.closed(ctx, cut)
+		c.Late = guardian.SinceBoot()-cut.at > orDefault(a.opt.ClaimLimit, defaultClaimLimit)
 	}
-	rule, then := courseOf(c)
-	if then != courseWait {
+	rule, then := decide.Staged(c)
+	if then != decide.CourseWait {
 		a.claimed(held.Name)
 	}
 	a.opt.Log.Debug("staged revision without an attempt", "instance", held.Name, "rule", rule, "course", then)

@@ -14,30 +14,6 @@ import (
 	"github.com/holdfast-io/holdfast/internal/sqlite"
 )
 
-func TestCourseOf(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		seen stagedCase
-		rule string
-		then course
-	}{
-		{stagedCase{inForce: true}, "nothing_to_start", courseForward},
-		{stagedCase{}, "not_running", courseBack},
-		{stagedCase{inForce: true, process: true}, "not_running", courseBack},
-		{stagedCase{process: true, runs: true}, "started", courseForward},
-		{stagedCase{inForce: true, process: true, runs: true, starting: true}, "starting", courseWait},
-		{stagedCase{process: true, runs: true, late: true}, "started", courseForward},
-		{stagedCase{process: true, runs: true, closed: true}, "closed", courseWait},
-		{stagedCase{process: true, runs: true, closed: true, starting: true}, "closed", courseWait},
-		{stagedCase{process: true, runs: true, closed: true, starting: true, late: true}, "not_claimed", courseBack},
-		{stagedCase{process: true, runs: true, superseded: true}, "superseded", courseBack},
-	} {
-		rule, then := courseOf(c.seen)
-		require.Equal(t, c.rule, rule, "%+v", c.seen)
-		require.Equal(t, c.then, then, "%+v", c.seen)
-	}
-}
-
 // begun is revision 2 whose attempt was cut off in the middle of its start.
 func begun(t *testing.T, cut func(b *bench, cancel func())) *bench {
 	t.Helper()

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-io/holdfast/internal/audit"
+	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/guardian"
 	"github.com/holdfast-io/holdfast/internal/node/isolation"
@@ -144,7 +145,7 @@ func (a *Applier) settleOne(ctx context.Context, name fleet.InstanceName) error 
 	return nil
 }
 
-// resolve ends a half-done switch as courseOf decides. While a start waits, waits is true, and the name is not
+// resolve ends a half-done switch as decide.Staged says. While a start waits, waits is true, and the name is not
 // touched.
 func (a *Applier) resolve(ctx context.Context, name fleet.InstanceName, meta sqlite.Meta) (held sqlite.Instance, waits bool, err error) {
 	held, err = a.opt.Store.Instance(ctx, name)
@@ -158,12 +159,12 @@ func (a *Applier) resolve(ctx context.Context, name fleet.InstanceName, meta sql
 	}
 	attempt := sqlite.Attempt{Instance: name, Revision: held.Staged.Revision, Run: held.Staged.Run, Right: meta.Right}
 	switch then {
-	case courseWait:
+	case decide.CourseWait:
 		a.checkCutSoon()
 		return held, true, nil
-	case courseForward:
+	case decide.CourseForward:
 		err = a.opt.Store.Promote(ctx, attempt)
-	case courseBack:
+	case decide.CourseBack:
 		err = a.retreat(ctx, attempt)
 	}
 	if err != nil {
