@@ -2,6 +2,8 @@ package decide
 
 import (
 	"bytes"
+	"slices"
+	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
@@ -132,4 +134,13 @@ func withMember(known []fleet.RegionMember, r fleet.MemberRecord) []fleet.Region
 		}
 	}
 	return append(known, fleet.RegionMember{MemberRecord: r})
+}
+
+// Unfollowed are the peers that no run follows: those without a stream, or whose stream was seen too long ago. Each region follows each
+// other one once (M14, M15).
+func Unfollowed(peers []fleet.RegionName, seen map[fleet.RegionName]time.Duration, lost time.Duration) []fleet.RegionName {
+	return slices.DeleteFunc(slices.Clone(peers), func(p fleet.RegionName) bool {
+		ago, known := seen[p]
+		return known && ago < lost
+	})
 }

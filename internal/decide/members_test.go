@@ -4,7 +4,9 @@ import (
 	"crypto/ed25519"
 	"crypto/sha256"
 	"fmt"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -107,7 +109,7 @@ func TestMembers(t *testing.T) {
 }
 
 // M15, X23: regions that join one after the other, each through any member, all know each other once each has heard
-// of all others by any path, in any order and however often.
+// of all others by any path, in any order and however often. Then N regions follow N-1 each, and N(N-1) in all.
 func TestMembersCompleteTheMesh(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -157,8 +159,30 @@ func TestMembersCompleteTheMesh(t *testing.T) {
 				}
 			}
 		}
+		watches := 0
 		for _, name := range names {
 			require.Len(t, known[name], count, name)
+			var peers []fleet.RegionName
+			for _, m := range known[name] {
+				if !m.Self {
+					peers = append(peers, m.Name)
+				}
+			}
+			follows := decide.Unfollowed(peers, nil, time.Second)
+			require.ElementsMatch(t, slices.DeleteFunc(slices.Clone(names), func(n fleet.RegionName) bool { return n == name }), follows)
+			watches += len(follows)
 		}
+		require.Equal(t, count*(count-1), watches)
 	})
+}
+
+// M14, M15, M30: each peer is followed by one run: a new one gets it, one whose run was lost gets another, and one that was removed none.
+func TestUnfollowed(t *testing.T) {
+	t.Parallel()
+	const lost = 15 * time.Second
+	peers := []fleet.RegionName{"ap", "br", "eu", "us"}
+	seen := map[fleet.RegionName]time.Duration{"ap": 0, "br": lost - 1, "eu": lost, "removed": time.Hour}
+	require.Equal(t, []fleet.RegionName{"eu", "us"}, decide.Unfollowed(peers, seen, lost))
+	require.Equal(t, peers, decide.Unfollowed(peers, nil, lost))
+	require.Empty(t, decide.Unfollowed(nil, seen, lost))
 }

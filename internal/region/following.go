@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/compare"
+	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
@@ -178,19 +179,20 @@ func (s *server) followPeers(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		followed := map[fleet.RegionName]bool{}
+		seen := map[fleet.RegionName]time.Duration{}
 		for _, st := range streams {
-			followed[st.Peer] = st.Seen < followLost
+			seen[st.Peer] = st.Seen
+		}
+		names := make([]fleet.RegionName, len(all))
+		for i, p := range all {
+			names[i] = p.Name
 		}
 		if err := errors.Join(s.store.LookRecovering(ctx), s.store.WantSyncs(ctx, compared)); err != nil {
 			return err
 		}
 		compared = s.cfg.Timing.Compare
-		for _, p := range all {
-			if followed[p.Name] {
-				continue
-			}
-			if err := s.again.Wake(ctx, fleet.RegionSubject(p.Name)); err != nil {
+		for _, peer := range decide.Unfollowed(names, seen, followLost) {
+			if err := s.again.Wake(ctx, fleet.RegionSubject(peer)); err != nil {
 				return err
 			}
 		}
