@@ -27,6 +27,8 @@ type Mutation struct {
 	// Region is the region that created a declared object; "" is the object of the region that is called, or the only copy
 	// that it owns.
 	Region string
+	// Project is that of the object, or the one to declare it in where the body names none; "" is any, or the default.
+	Project string
 }
 
 // Page asks for a part of a list. Zero values leave the choice to the region.
@@ -83,6 +85,7 @@ func writeCall(method string, m Mutation, body any, segments ...string) clientCa
 		r.query.Set("dryRun", "true")
 	}
 	queryText(r.query, "region", m.Region)
+	queryText(r.query, "project", m.Project)
 	return r
 }
 

@@ -20,15 +20,19 @@ func objectPath(key ObjectKey, more ...string) []string {
 
 // Object reads one declared object, with the ETag that a mutation can be bound to.
 func (c *Client) Object(ctx context.Context, key ObjectKey) (Object, string, error) {
+	return c.ObjectOf(ctx, key, Page{})
+}
+
+// ObjectOf reads one declared object of the project and of the creating region that a page names: one of another is not found.
+func (c *Client) ObjectOf(ctx context.Context, key ObjectKey, p Page) (Object, string, error) {
 	var o Object
-	header, err := c.do(ctx, readCall(nil, objectPath(key)...), &o)
+	header, err := c.do(ctx, readCall(p.query(), objectPath(key)...), &o)
 	return o, header.Get("ETag"), err
 }
 
 // Copy reads the copy of an object that another region created.
 func (c *Client) Copy(ctx context.Context, region string, key ObjectKey) (Object, error) {
-	var o Object
-	_, err := c.do(ctx, readCall(Page{Region: region}.query(), objectPath(key)...), &o)
+	o, _, err := c.ObjectOf(ctx, key, Page{Region: region})
 	return o, err
 }
 

@@ -234,6 +234,8 @@ func TestClientCalls(t *testing.T) {
 		_, _ = c.FleetRuns(ctx, "f", Page{Limit: 1})
 		_, _ = c.Operations(ctx, OperationQuery{Fleet: "f"})
 		_, _, _ = c.Object(ctx, fleet.ObjectKey{Kind: fleet.KindFleet, Name: "f"})
+		_, _, _ = c.ObjectOf(ctx, press7, Page{Project: "p", Region: "eu"})
+		_, _ = c.Delete(ctx, press7, Mutation{Project: "p"})
 		var got []string
 		all, _ := seen.all()
 		for _, r := range all {
@@ -252,6 +254,8 @@ func TestClientCalls(t *testing.T) {
 			"GET /api/v1/fleets/f/runs?limit=1",
 			"GET /api/v1/operations?fleet=f",
 			"GET /api/v1/fleets/f",
+			"GET /api/v1/sites/plant-1/instances/press-7?project=p&region=eu",
+			"DELETE /api/v1/sites/plant-1/instances/press-7?project=p",
 		}, got)
 	})
 

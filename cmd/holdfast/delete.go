@@ -36,6 +36,7 @@ func (c *cli) newDeleteCommand() *cobra.Command {
 		if kind.object == "" {
 			return &usageError{fmt.Errorf("a %s is not a declared object, so it cannot be deleted", kind.name)}
 		}
+		project := c.flags.project // not the context's, which is for lists and declarations
 		var targets []target
 		for _, name := range args[1:] {
 			key, err := objectKey(kind.object, name, site)
@@ -43,6 +44,7 @@ func (c *cli) newDeleteCommand() *cobra.Command {
 				return err
 			}
 			targets = append(targets, target{key: key, do: func(ctx context.Context, client *api.Client, m api.Mutation) (api.Accepted, error) {
+				m.Project = project
 				return client.Delete(ctx, key, m)
 			}})
 		}

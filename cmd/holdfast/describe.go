@@ -35,7 +35,7 @@ func (c *cli) newDescribeCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if region != "" && k.copied == nil {
+		if region != "" && k.narrowed == nil {
 			return k.stays()
 		}
 		client, err := c.connect()
@@ -52,7 +52,7 @@ func (c *cli) newDescribeCommand() *cobra.Command {
 
 // describeCopy shows what another region created: its state is known there. The region's own name gives its own object.
 func (c *cli) describeCopy(ctx context.Context, client *api.Client, k kind, region, name string) error {
-	it, err := k.copied(ctx, c, client, region, name)
+	it, err := k.narrowed(ctx, c, client, listing{region: region}, name)
 	if err != nil {
 		return err
 	}

@@ -29,6 +29,7 @@ func (c *cli) newGetCommand() *cobra.Command {
 	cmd.Flags().StringVar(&in.region, "region", "", "show the copies of what this region created")
 	w.add(cmd, 0)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		in.project = c.flags.project // not the context's, which is for lists and declarations
 		if args[0] == "config" {
 			return c.getConfig(cmd.Context(), args[1:], in.site)
 		}
@@ -61,7 +62,7 @@ type fetching struct {
 
 func (c *cli) fetch(ctx context.Context, client *api.Client, f fetching) (view, error) {
 	v := view{header: f.header, single: len(f.names) == 1}
-	if f.in.region != "" && f.copied == nil {
+	if f.in.region != "" && f.narrowed == nil {
 		return v, f.stays()
 	}
 	if len(f.names) == 0 {
@@ -72,8 +73,8 @@ func (c *cli) fetch(ctx context.Context, client *api.Client, f fetching) (view, 
 	for _, name := range f.names {
 		var it item
 		var err error
-		if f.in.region != "" {
-			it, err = f.copied(ctx, c, client, f.in.region, name)
+		if f.narrowed != nil {
+			it, err = f.narrowed(ctx, c, client, f.in, name)
 		} else {
 			it, err = f.one(ctx, c, client, name)
 		}

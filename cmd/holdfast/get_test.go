@@ -30,6 +30,43 @@ func TestGet(t *testing.T) {
 			`plant-2/furnace-2 +- +- +no +0 +0 +- +- +- +\d+\w\nplant-2/line-meter `, got.stdout)
 	})
 
+	t.Run("asks for a named object of the project of --project, and delete does too", func(t *testing.T) {
+		t.Parallel()
+		r := newRegion(t)
+		queries := make(chan string, 10)
+		r.hook = func(w http.ResponseWriter, req *http.Request) bool {
+			queries <- req.Method + " " + req.URL.RequestURI()
+			if req.URL.Query().Get("project") == "lb" {
+				refuse(w, 404, fleet.NotFound, "pool north not found", "")
+				return true
+			}
+			o := api.Object{Kind: "pool", Name: "north", Project: "la", Spec: json.RawMessage(`{}`)}
+			if req.Method == http.MethodDelete {
+				reply(w, 200, api.Accepted{Object: &o})
+			} else {
+				reply(w, 200, o)
+			}
+			return true
+		}
+		s := newShell(t, r)
+		for _, c := range []struct {
+			args  []string
+			query string
+			code  int
+		}{
+			{[]string{"get", "pool", "north", "--project", "la"}, "GET /api/v1/pools/north?project=la", exitOK},
+			{[]string{"get", "pool", "north", "--project", "lb"}, "GET /api/v1/pools/north?project=lb", exitNotFound},
+			{[]string{"get", "pool", "north", "--project", "la", "--region", "eu"}, "GET /api/v1/pools/north?project=la&region=eu", exitOK},
+			{[]string{"get", "instance", "plant-1/press-7", "--project", "la"}, "GET /api/v1/sites/plant-1/instances/press-7?project=la", exitOK},
+			{[]string{"delete", "pool", "north", "--project", "la"}, "DELETE /api/v1/pools/north?project=la", exitOK},
+			{[]string{"delete", "pool", "north", "--project", "lb"}, "DELETE /api/v1/pools/north?project=lb", exitNotFound},
+			{[]string{"get", "pool", "north"}, "GET /api/v1/pools/north", exitOK},
+		} {
+			require.Equal(t, c.code, s.run(c.args...).code, c.args)
+			require.Equal(t, c.query, <-queries)
+		}
+	})
+
 	t.Run("refuses a region for what is not copied", func(t *testing.T) {
 		t.Parallel()
 		s := newShell(t, newRegion(t).plant1())

@@ -20,8 +20,8 @@ type kind struct {
 	header       []string
 	list         func(context.Context, *cli, *api.Client, listing) ([]item, string, error)
 	one          func(context.Context, *cli, *api.Client, string) (item, error)
-	// copied reads the copy of what a region created; nil for what is not copied.
-	copied   func(ctx context.Context, c *cli, client *api.Client, region, name string) (item, error)
+	// narrowed is one of a project, and of the region that created it; nil for what is not declared.
+	narrowed func(ctx context.Context, c *cli, client *api.Client, in listing, name string) (item, error)
 	describe func(*cli, context.Context, *api.Client, api.Object) error // of a declared object, nil for its status
 }
 
@@ -35,7 +35,9 @@ type listing struct {
 	site string
 	// region is the one that created what is shown; "" is the region itself.
 	region string
-	limit  int // 0 for all
+	// project is that of the named objects; "" for any.
+	project string
+	limit   int // 0 for all
 	// For replicas.
 	deployment, node string
 	ended            bool
@@ -130,12 +132,12 @@ func declared(k declaredKind) kind {
 		key := fleet.ObjectKey{Kind: of, Scope: o.Site, Name: o.Name}
 		return item{name: key.String(), value: o, cells: k.cells(c, o)}
 	}
-	read := func(ctx context.Context, c *cli, client *api.Client, region, name string) (item, error) {
+	read := func(ctx context.Context, c *cli, client *api.Client, in listing, name string) (item, error) {
 		key, err := objectKey(of, name, "")
 		if err != nil {
 			return item{}, err
 		}
-		o, err := client.Copy(ctx, region, key)
+		o, _, err := client.ObjectOf(ctx, key, api.Page{Project: in.project, Region: in.region})
 		return show(c, o), err
 	}
 	return kind{
@@ -153,9 +155,9 @@ func declared(k declaredKind) kind {
 			return items, next, err
 		},
 		one: func(ctx context.Context, c *cli, client *api.Client, name string) (item, error) {
-			return read(ctx, c, client, "", name)
+			return read(ctx, c, client, listing{}, name)
 		},
-		copied: read,
+		narrowed: read,
 	}
 }
 

@@ -47,7 +47,7 @@ func newRootCommand(c *cli) *cobra.Command {
 	flags.VarP(&c.flags.output, "output", "o", "output format: table, json, yaml or name")
 	flags.StringVar(&c.flags.address, "address", "", "address of the region")
 	flags.StringVar(&c.flags.context, "context", "", "saved context to use")
-	flags.StringVar(&c.flags.project, "project", "", "project to list or declare in (default of the region: default)")
+	flags.StringVar(&c.flags.project, "project", "", "project to list, declare, get or delete in (default of the region: default)")
 	flags.DurationVar(&c.flags.timeout, "timeout", 0, "give up after this time, 0 for never")
 	flags.StringVar(&c.flags.certs.CA, "ca", "", "trust this authority (PEM file) instead of the system's (default "+envCA+")")
 	flags.StringVar(&c.flags.certs.Cert, "client-cert", "", "client certificate for calls (default "+envClientCert+")")
