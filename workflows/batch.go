@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"fmt"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -104,6 +105,7 @@ func (b *batchTalk) prepare(ctx workflow.Context, id fleet.BatchID, node fleet.N
 	in := fleet.BatchPrepare{ID: id, Node: node, Tries: b.limits.Tries, TTL: b.limits.PendingTTL, Take: b.take(node)}
 	for {
 		if wait > 0 {
+			workflow.SetCurrentDetails(ctx, fmt.Sprintf("**wait** for node %s to enrol, batch %s: %s", node, id, fleet.EnrolHint))
 			if err := workflow.Sleep(ctx, wait); err != nil {
 				return nil, err
 			}
@@ -115,6 +117,7 @@ func (b *batchTalk) prepare(ctx workflow.Context, id fleet.BatchID, node fleet.N
 		if out.Wait == 0 {
 			if wait > 0 {
 				b.absent[node] = out.Command == nil
+				workflow.SetCurrentDetails(ctx, fmt.Sprintf("**deliver** batch %s", id))
 			}
 			return out.Command, nil
 		}
