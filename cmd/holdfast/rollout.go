@@ -77,7 +77,9 @@ func rolloutUnderWay(ctx context.Context, client *api.Client, key fleet.ObjectKe
 	return r, err
 }
 
-var rolloutHeader = []string{"ROLLOUT", "STATE", "STEP", "FROM", "TO", "WANTED", "PROVEN", "WHY", "MESSAGE", "UNTIL", "STARTED", "ENDED"}
+var rolloutHeader = []string{
+	"ROLLOUT", "STATE", "STEP", "FROM", "TO", "WANTED", "PROVEN", "MIN HEALTHY", "WHY", "MESSAGE", "UNTIL", "STARTED", "ENDED",
+}
 
 func (c *cli) rolloutItem(name string, r api.Rollout) item {
 	until, step := "", ""
@@ -90,8 +92,8 @@ func (c *cli) rolloutItem(name string, r api.Rollout) item {
 		until = "waits: " + string(r.Clock)
 	}
 	return item{name: fmt.Sprintf("deployment/%s/%d", name, r.Number), value: r, cells: []string{
-		fmt.Sprint(r.Number), string(r.State), step, number(r.FromRevision), number(r.ToRevision), fmt.Sprint(r.Wanted), fmt.Sprint(r.Proven), r.Reason, r.Message, until,
-		c.ago(r.CreatedAt), c.agoOf(r.EndedAt),
+		fmt.Sprint(r.Number), string(r.State), step, number(r.FromRevision), number(r.ToRevision), fmt.Sprint(r.Wanted), fmt.Sprint(r.Proven),
+		fmt.Sprintf("%gs", r.MinHealthyTime), r.Reason, r.Message, until, c.ago(r.CreatedAt), c.agoOf(r.EndedAt),
 	}}
 }
 

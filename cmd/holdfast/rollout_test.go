@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -21,6 +22,16 @@ func TestRolloutInAPlan(t *testing.T) {
 	r.Room, r.Peak = nil, api.ResourceTotal{}
 	require.NotContains(t, rolloutText(r), "room")
 	require.NotContains(t, rolloutText(r), "cores", "it declares none")
+}
+
+// F68: a rollout says for how long a new replica must be routable to be proven.
+func TestRolloutShowsItsMinHealthyTime(t *testing.T) {
+	t.Parallel()
+	at := slices.Index(rolloutHeader, "MIN HEALTHY")
+	c := &cli{process: newShell(t, nil).process(nil, nil, nil)}
+	for seconds, want := range map[float64]string{10: "10s", 0.5: "0.5s", 0: "0s"} {
+		require.Equal(t, want, c.rolloutItem("web", api.Rollout{MinHealthyTime: seconds}).cells[at])
+	}
 }
 
 // F68: a watch of a rollout ends with it, and says by its code how.

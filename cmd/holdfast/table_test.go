@@ -72,7 +72,7 @@ func TestTablesFit(t *testing.T) {
 			id, "rollback", "deployment/checkout-service-europe", "superseded", "progress_deadline_exceeded", "1042", actor, "59m", "59m",
 		}},
 		"rollout history": {rolloutHeader, []string{
-			"12", "ROLLED_BACK", "3/5", "1041", "1042", "24", "12", "progress_deadline_exceeded", message, at, "59m", "59m",
+			"12", "ROLLED_BACK", "3/5", "1041", "1042", "24", "12", "3600s", "progress_deadline_exceeded", message, at, "59m", "59m",
 		}},
 		"deliveries": {deliveryHeader, []string{
 			id, "12", "rollback", "1041 -> 1042", "12 -> 13", "ce0d5072447d", "unknown (settled as applied)", "not_replicated",
@@ -132,7 +132,7 @@ func TestTablesAreOneLine(t *testing.T) {
 		{nodeHeader, []string{"plant-1-a", "plant-1", "standby", "12", "no, draining", "100", "12", "1", "59m", "Disconnected 59m", "59m", "uid"}},
 		{instanceHeader, []string{"plant-1/press-7", "Progressing", "rolling_out", "yes", "12", "13", "1/2", "plant-1-a", "ce0d5072447d", "59m"}},
 		{operationHeader, []string{"01a222e31939277c3769ab0609b0e038", "converge", "deployment/web", "succeeded", "deployed", "12", "token:admin", "59m", "59m"}},
-		{rolloutHeader, []string{"12", "IN_PROGRESS", "1/2", "11", "12", "2", "1", "surge", "", "2026-03-01T12:00:00Z", "59m", ""}},
+		{rolloutHeader, []string{"12", "DEPLOYING", "1/2", "11", "12", "2", "1", "10s", "surge", "", "2026-03-01T12:00:00Z", "59m", ""}},
 	} {
 		require.Equal(t, 2, strings.Count(drawn(t, c.header, c.cells), "\n"), "%v", c.header)
 	}
