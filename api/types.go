@@ -167,9 +167,9 @@ type Operation struct {
 	Workflow    *WorkflowRef        `json:"workflow,omitempty"`
 }
 
-// NodeProgress is how far one node is: bytes fetched of total, and its state. Revision,
-// Generation and RevisionHash are what it holds now (no hash: deleted there); only the
-// progress of an operation has them.
+// NodeProgress is how far one node is: bytes fetched of total, and its state. Bytes that the node held before
+// count as fetched once it is done. Revision, Generation and RevisionHash are what it holds now (no hash: deleted
+// there); only the progress of an operation has them.
 type NodeProgress struct {
 	Node         string `json:"node"`
 	Role         Role   `json:"role"`

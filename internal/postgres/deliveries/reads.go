@@ -87,12 +87,23 @@ func (s *Store) Targets(ctx context.Context, ids ...string) (map[string][]Target
 	rows, err := s.Q.TargetsOf(ctx, ids)
 	out := map[string][]Target{}
 	for _, t := range rows {
-		out[t.DeliveryID] = append(out[t.DeliveryID], Target{
-			Node: fleet.NodeName(t.Node), Role: fleet.Role(t.Role), State: fleet.TargetState(t.State),
-			Fetched: t.Fetched, Total: t.Total, Reason: t.Reason, Message: t.Message,
-		})
+		out[t.DeliveryID] = append(out[t.DeliveryID], targetOf(t))
 	}
 	return out, postgres.Failed("read targets", err)
+}
+
+// targetOf counts all bytes as fetched once the node had them: also those that it held before, and those that came compressed or
+// again, which the row counts as they were on the wire.
+func targetOf(r db.DeliveryNode) Target {
+	t := Target{
+		Node: fleet.NodeName(r.Node), Role: fleet.Role(r.Role), State: fleet.TargetState(r.State),
+		Fetched: r.Fetched, Total: r.Total, Reason: r.Reason, Message: r.Message,
+	}
+	failedLater := t.State == fleet.TargetFailed && t.Reason == string(fleet.ApplyFailed)
+	if failedLater || t.State == fleet.TargetApplied || t.State == fleet.TargetStaged {
+		t.Fetched = t.Total
+	}
+	return t
 }
 
 // TargetHeld is what one target of a delivery holds now, which may be a newer revision.

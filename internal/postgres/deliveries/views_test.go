@@ -81,3 +81,31 @@ func TestHeldByTargets(t *testing.T) {
 		string(first.ID): {nodeA: {Revision: 1, Generation: 1, Hash: stores.JSONOf(`{"a":1}`).Hash}},
 	}, held, "who never reported is missing")
 }
+
+// N103: the bytes of a node that has them all are all, also if it held them already or they came compressed.
+func TestFetchedOfTargets(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.Put(`{"a":1}`)
+	shown := func(d *fleet.DeliverySeen) (fetched []int64) {
+		for _, target := range b.Delivery(d.ID).Targets {
+			require.EqualValues(t, 7, target.Total)
+			fetched = append(fetched, target.Fetched)
+		}
+		return fetched
+	}
+
+	first := b.MustClaim(run1, "1")
+	require.NoError(t, b.Progress(t.Context(), nodeA, string(first.ID), 3, 7, minute))
+	b.MustMiss(first.ID, nodeA, fleet.TargetFailed, fleet.Communication)
+	require.Equal(t, []int64{3, 0}, shown(first))
+	b.MustMiss(first.ID, nodeA, fleet.TargetFailed, fleet.ApplyFailed)
+	require.Equal(t, []int64{7, 0}, shown(first))
+	b.MustRecord(first, nodeA)
+	require.Equal(t, []int64{7, 0}, shown(first))
+	r := stores.RecordOf(first.ID, nodeB, first.Revision)
+	r.Response.Fetched = 31
+	_, err := b.Record(t.Context(), r)
+	require.NoError(t, err)
+	require.Equal(t, []int64{7, 7}, shown(first))
+}
