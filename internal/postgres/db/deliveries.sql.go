@@ -195,6 +195,62 @@ func (q *Queries) ExtendPending(ctx context.Context, arg ExtendPendingParams) er
 	return err
 }
 
+const followLease = `-- name: FollowLease :many
+WITH followed AS (
+UPDATE deliveries d SET epoch = $1::bigint, claim = $2, workflow_id = $3, run_id = $4,
+       phase = CASE WHEN d.phase = 'recorded' THEN d.phase ELSE 'persisted' END
+WHERE d.site = $5 AND d.name = $6 AND d.state = 'open' AND d.batch_id = '' AND d.revision = $7 AND d.node = $8
+  AND d.epoch + 1 = $1::bigint
+  AND EXISTS (SELECT 1 FROM delivery_nodes t WHERE t.delivery_id = d.id AND t.node = d.node
+              AND (t.state IN ('waiting', 'applied') OR t.state = 'failed' AND t.reason = 'stale'))
+RETURNING d.id), again AS (
+UPDATE delivery_nodes t SET state = 'waiting', reason = '', message = '', tries = 0, updated_at = now()
+FROM followed f WHERE t.delivery_id = f.id AND t.state = 'failed' AND t.reason = 'stale')
+SELECT id FROM followed
+`
+
+type FollowLeaseParams struct {
+	Epoch      int64
+	Claim      string
+	WorkflowID string
+	RunID      string
+	Site       string
+	Name       string
+	Revision   int64
+	Node       string
+}
+
+// An open delivery follows its active to the next epoch, unless that may be at work or has failed: a new pair raises its epoch in its
+// first seconds. No other node held the lease in between. What a node refused as stale it is notified of as for the first time.
+func (q *Queries) FollowLease(ctx context.Context, arg FollowLeaseParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, followLease,
+		arg.Epoch,
+		arg.Claim,
+		arg.WorkflowID,
+		arg.RunID,
+		arg.Site,
+		arg.Name,
+		arg.Revision,
+		arg.Node,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const getDelivery = `-- name: GetDelivery :one
 SELECT id, site, name, revision, attempt, claim, node, epoch, from_revision, state, phase, reason, message, settled_as, requested_by, workflow_id, run_id, created_at, deadline_at, ended_at, batch_id, from_generation FROM deliveries WHERE id = $1
 `

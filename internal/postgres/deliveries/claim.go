@@ -19,7 +19,8 @@ const (
 )
 
 // claim numbers the attempt and writes the delivery and its pending row, superseding the
-// older one of the same subject (N16). It is refused unless the run is the current one.
+// older one of the same subject (N16), unless that can follow the lease. It is refused unless
+// the run is the current one.
 func (w *walk) claim(ctx context.Context, c fleet.Claim) error {
 	_, err := w.q.DeliveryByClaim(ctx, c.Run+"/"+c.Step)
 	if err == nil {
@@ -41,6 +42,17 @@ func (w *walk) claim(ctx context.Context, c fleet.Claim) error {
 	}
 	if lease == nil {
 		return postgres.OrNotFound(nil, "active node of site", w.sub.Site, "give the site an active node")
+	}
+	followed, err := w.q.FollowLease(ctx, db.FollowLeaseParams{
+		Site: r.Site, Name: r.Name, Revision: r.Revision, Node: lease.Holder, Epoch: lease.Epoch,
+		Claim: c.Run + "/" + c.Step, WorkflowID: c.Workflow, RunID: c.Run,
+	})
+	if err != nil {
+		return postgres.Failed("follow the lease", err)
+	}
+	if len(followed) > 0 {
+		w.delivery = nil // it is another one than what was read
+		return nil
 	}
 	if err := w.supersede(ctx, r.Revision); err != nil {
 		return err

@@ -405,3 +405,63 @@ func TestOutbox(t *testing.T) {
 		require.Equal(t, run2, b.Operation(op.ID).EntityRun)
 	})
 }
+
+// N60, X4, X21: a delivery follows its active to a higher epoch as the same attempt, as in the first seconds of a new pair.
+func TestClaimFollowsTheLease(t *testing.T) {
+	t.Parallel()
+	told := func(b *bench, d *fleet.DeliverySeen, node fleet.NodeName) {
+		b.Notify(d.ID, node, "secret "+string(node))
+	}
+	says := func(b *bench, d *fleet.DeliverySeen, reason fleet.Kind) {
+		told(b, d, nodeA)
+		b.MustMiss(d.ID, nodeA, fleet.TargetFailed, reason)
+	}
+	for _, c := range []struct {
+		name   string
+		before func(b *bench, d *fleet.DeliverySeen)
+		to     fleet.NodeName
+		states []fleet.TargetState // none if it is superseded
+	}{
+		{"one that no node was notified of", func(*bench, *fleet.DeliverySeen) {
+		}, nodeA, []fleet.TargetState{fleet.TargetWaiting, fleet.TargetWaiting}},
+		{"one that the node refused, as it did not hold the lease yet", func(b *bench, d *fleet.DeliverySeen) {
+			says(b, d, fleet.Stale)
+		}, nodeA, []fleet.TargetState{fleet.TargetWaiting, fleet.TargetWaiting}},
+		{"one that the standby is at", func(b *bench, d *fleet.DeliverySeen) {
+			b.MustRecord(d, nodeA)
+			told(b, d, nodeB)
+		}, nodeA, []fleet.TargetState{fleet.TargetApplied, fleet.TargetNotified}},
+		{"not one that the active may be at", func(b *bench, d *fleet.DeliverySeen) { told(b, d, nodeA) }, nodeA, nil},
+		{"not one that the active failed", func(b *bench, d *fleet.DeliverySeen) { says(b, d, fleet.ApplyFailed) }, nodeA, nil},
+		{"not past an epoch of another node", func(b *bench, _ *fleet.DeliverySeen) {
+			b.MoveLease(nodeB)
+		}, nodeA, nil},
+		{"not to another node", func(b *bench, d *fleet.DeliverySeen) { says(b, d, fleet.Stale) }, nodeB, nil},
+		{"not to another revision", func(b *bench, _ *fleet.DeliverySeen) { b.Put(`{"a":2}`) }, nodeA, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			b.Put(`{"a":1}`)
+			first := b.MustClaim(run1, "1")
+			c.before(b, first)
+			b.MoveLease(c.to)
+			next := b.MustClaim(run1, "2")
+			require.Equal(t, next, b.MustClaim(run1, "2"), "the same claim again changes nothing")
+			if c.states == nil {
+				require.NotEqual(t, first.ID, next.ID)
+				require.Equal(t, fleet.DeliverySuperseded, b.Delivery(first.ID).State)
+				return
+			}
+			require.Equal(t, first.ID, next.ID)
+			require.Equal(t, first.Epoch+1, next.Epoch)
+			require.Equal(t, c.states, []fleet.TargetState{next.Targets[0].State, next.Targets[1].State})
+			require.Equal(t, 1, stores.Scan[int](b, "SELECT count(*) FROM deliveries"))
+			require.Equal(t, first.Epoch+1, b.Notify(first.ID, nodeB, "new").Command.Epoch)
+			b.MustRecord(first, nodeA)
+			b.MustRecord(first, nodeB)
+			require.EqualValues(t, 1, b.DeployedRevision().Version.Revision)
+			require.Empty(t, b.Owed())
+		})
+	}
+}

@@ -34,6 +34,21 @@ FROM (SELECT unnest(ARRAY(SELECT x.ctid FROM deliveries x WHERE x.id = k.id)) AS
       FROM (SELECT unnest(@ids::text[]) AS id) k OFFSET 0) k
 WHERE d.ctid = k.place AND d.state = @open::text;
 
+-- An open delivery follows its active to the next epoch, unless that may be at work or has failed: a new pair raises its epoch in its
+-- first seconds. No other node held the lease in between. What a node refused as stale it is notified of as for the first time.
+-- name: FollowLease :many
+WITH followed AS (
+UPDATE deliveries d SET epoch = @epoch::bigint, claim = @claim, workflow_id = @workflow_id, run_id = @run_id,
+       phase = CASE WHEN d.phase = 'recorded' THEN d.phase ELSE 'persisted' END
+WHERE d.site = @site AND d.name = @name AND d.state = 'open' AND d.batch_id = '' AND d.revision = @revision AND d.node = @node
+  AND d.epoch + 1 = @epoch::bigint
+  AND EXISTS (SELECT 1 FROM delivery_nodes t WHERE t.delivery_id = d.id AND t.node = d.node
+              AND (t.state IN ('waiting', 'applied') OR t.state = 'failed' AND t.reason = 'stale'))
+RETURNING d.id), again AS (
+UPDATE delivery_nodes t SET state = 'waiting', reason = '', message = '', tries = 0, updated_at = now()
+FROM followed f WHERE t.delivery_id = f.id AND t.state = 'failed' AND t.reason = 'stale')
+SELECT id FROM followed;
+
 -- name: SupersedeOpen :exec
 UPDATE deliveries d SET state = 'superseded', phase = CASE WHEN d.phase = 'recorded' THEN 'recorded' ELSE 'closed' END,
        reason = 'newer_revision', ended_at = now(),
