@@ -289,7 +289,7 @@ func (l *laptop) whereToLook() {
 	l.say("Temporal      %s, namespace %s", l.addrs.dial(addrTemporal), temporalNamespace)
 	l.say("processes     %s (temporal-dev ps | stop NAME | start NAME --data %s)", l.dir.file(devFile), l.opts.control())
 	l.say("\n  export HOLDFAST_ADDRESS=%s", l.apiURL())
-	l.say("  export HOLDFAST_TOKEN=$(cat %s)", quote(l.dir.file(tokenFile)))
+	l.say("  read -r HOLDFAST_TOKEN <%s; export HOLDFAST_TOKEN", quote(l.dir.file(tokenFile)))
 	if l.opts.tls {
 		l.say("  export HOLDFAST_CA=%s HOLDFAST_CLIENT_CERT=%s HOLDFAST_CLIENT_KEY=%s", quote(l.authority.ca()), quote(l.people.Cert), quote(l.people.Key))
 	}

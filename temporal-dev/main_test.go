@@ -27,6 +27,7 @@ import (
 const (
 	asProgram = "as-program" // the whole of temporal-dev
 	asStores  = "as-stores"  // a supervisor with Postgres and Temporal only
+	asUser    = "as-user"    // a command as another user
 )
 
 const testPatience = time.Minute
@@ -47,6 +48,8 @@ func TestMain(m *testing.M) {
 		os.Exit(run(args[1:], os.Stdout, os.Stderr))
 	case len(args) > 0 && args[0] == asStores:
 		os.Exit(exitCode(runStores(args[1]), os.Stderr))
+	case len(args) > 0 && args[0] == asUser:
+		os.Exit(exitCode(runAsUser(args[1:]), os.Stderr))
 	}
 	flag.Parse()
 	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue {
