@@ -161,7 +161,7 @@ func activeNext(c instanceCase) bool {
 
 // mayNotify is MayNotify, and ends the wait for a node that has not enrolled.
 func (c instanceCase) mayNotify(t fleet.TargetSeen) bool {
-	return MayNotify(t, c.run.tries()) && !(t.Unenrolled() && c.enrolWait() == 0)
+	return MayNotify(t, c.run.tries()) && (!t.Unenrolled() || c.enrolWait() > 0)
 }
 
 func (c instanceCase) enrolWait() time.Duration {

@@ -24,7 +24,6 @@ var now = time.Now //nolint:forbidigo // synctest makes it a clock of the test's
 
 // kept is a store of copies that keeps what a follower does to it.
 type kept struct {
-	copyStore
 	mu      sync.Mutex
 	place   fleet.StreamPlace
 	lag     time.Duration // the last one shown
