@@ -3,6 +3,7 @@ package deliveries_test
 import (
 	"crypto/sha256"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -82,7 +83,7 @@ func TestReleaseBatchTells(t *testing.T) {
 		require.Equal(t, 3, out.Claimed)
 		require.Nil(t, out.Notify)
 		require.Equal(t, "persisted", stores.Scan[string](b, "SELECT DISTINCT phase FROM deliveries"))
-		require.Nil(t, b.tell(r.ID, nodeA))
+		require.Equal(t, &fleet.BatchNotify{Wait: time.Second}, b.tell(r.ID, nodeA))
 		require.Equal(t, 3, b.endBatch(r.ID).Failed)
 	})
 }
