@@ -9,11 +9,14 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/internal/testkit/waits"
 )
 
 // TestMain has the servers of tests leave the collector alone: their limit is far too low for all tests in one process.
 func TestMain(m *testing.M) {
 	_ = os.Setenv("GOMEMLIMIT", "off") // it is a valid name
+	waits.Parallel()
 	m.Run()
 }
 
