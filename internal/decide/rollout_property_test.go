@@ -14,7 +14,7 @@ import (
 
 // F53, F61, F62, F64, F71, F72, S123, X4, X6: whatever people, nodes and programs do during a rollout, it ends: the new revision runs,
 // or the stable one does again. Never fewer are routable than the target less what may be missing, never more run than the
-// target and the surge, and what failed is not created again.
+// target and the surge, and what failed is not created again (nomad 10465).
 func TestRolloutAlwaysEnds(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
