@@ -14,8 +14,7 @@ import (
 // own for what is not of a site. What holds for a whole region is checked once, at the end.
 
 // X9, X11
-func TestE2EInstances(t *testing.T) {
-	t.Parallel()
+func TestE2EInstances(t *testing.T) { // alone: it loads the machine
 	s := startStack(t, 11)
 	together(t, []part{
 		{"failover", s.failsOver},            // plant-1 to 3

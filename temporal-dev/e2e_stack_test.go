@@ -58,7 +58,7 @@ type stack struct {
 
 // e2eLease is how long a lease lasts. A machine that runs tests may stand still for longer than
 // the 3 s of --fast, and most tests are about what happens while nobody loses a lease.
-const e2eLease = 6 * time.Second
+const e2eLease = 9 * time.Second
 
 // e2ePace is that of the regions that startStack starts, and of what tests start beside them.
 var e2ePace = pace{Fast: true, HeartbeatTimeout: e2eLease}

@@ -75,8 +75,7 @@ var readmeSteps = []readmeStep{
 
 // X4, X20, N101, N102: the README's commands, in their order and as they are typed, do what it says: in a copy of the tree, with
 // nothing in PATH but Go, as the user of the test, and as another user where that is root.
-func TestReadme(t *testing.T) {
-	t.Parallel()
+func TestReadme(t *testing.T) { // alone: it compiles, and uses the default ports
 	realOnly(t)
 	typed, table := readmeCommands(t)
 	require.Len(t, typed, len(readmeSteps))
