@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// Parallel has TestMain run as many tests at once as `task race` does, unless its caller says how many.
+// Parallel has TestMain run twice as many tests at once as there are cores, unless its caller says how many.
 func Parallel() {
 	flag.Parse() //nolint:revive // a TestMain calls this
 	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue {
