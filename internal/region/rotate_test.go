@@ -218,7 +218,7 @@ func (w *keyWorld) ask() time.Time {
 	w.t.Helper()
 	n, err := w.client.RotateNodeKey(w.t.Context(), string(rotated), api.Mutation{})
 	require.NoError(w.t, err)
-	require.Equal(w.t, api.RotationAsked, n.Key.Rotation)
+	require.Contains(w.t, []string{api.RotationAsked, api.RotationOffered}, n.Key.Rotation, "the node may be quick")
 	return *n.Key.AskedAt
 }
 
