@@ -63,8 +63,9 @@ func TestLag(t *testing.T) {
 	below("it ended")
 
 	for _, step := range []string{"- interval '1 hour'", "+ interval '1 hour'"} {
+		below("before the clock moves")
 		us.exec(t, `UPDATE region_streams SET seen_at = seen_at `+step+`, current_at = current_at `+step)
-		require.Less(t, lag(), patience, "the clock of the database moved by %s", step)
+		require.Less(t, lag(), some, "the clock of the database moved by %s", step)
 	}
 	m.cutBoth("us", "eu", true)
 	require.Eventually(t, func() bool { return lag() > much }, patience, 20*time.Millisecond, "the peer is unreachable")

@@ -55,7 +55,7 @@ func TestReadinessOfAnotherStart(t *testing.T) {
 	b.ready(first, true)
 	b.put(first, "busy")
 	b.put(first, "sick")
-	b.eventually(func() bool { return b.status(first).GetRestarts() >= 1 }, "it is not started again")
+	b.eventually(func() bool { return b.status(first).GetRestarts() == 1 }, "it is not started again")
 	require.True(t, b.is(first, fleet.PhaseRunning, fleet.HealthHealthy).GetUnready())
 	require.NoError(t, os.Remove(b.in(first, "busy")))
 	b.ready(first, true)
