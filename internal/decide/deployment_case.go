@@ -186,13 +186,14 @@ func (c *deploymentCase) endSurplus() {
 	kept, stale := good[c.v.surplus():], heard(c.v.stale)
 	relied := c.v.relied(stale)
 	short := c.v.short || len(c.v.proven(kept))+len(routable(relied)) < c.v.Target
-	left := len(relied)
+	left := relied
 	for _, r := range stale {
-		others := left
-		if c.v.relies(r) {
-			others--
+		others := slices.DeleteFunc(slices.Clone(left), func(x fleet.ReplicaSeen) bool { return x.ID == r.ID })
+		count := len(others)
+		if !r.Unready { // it relies on what is ready too
+			count = len(routable(others))
 		}
-		if len(c.v.covers(kept, r))+others >= c.v.Target {
+		if len(c.v.covers(kept, r))+count >= c.v.Target {
 			c.replaced(r)
 			left = others
 		}

@@ -31,10 +31,21 @@ func ProvenAt(r fleet.ReplicaSeen, proof time.Duration) time.Time {
 
 // covers are the replicas for which one may end: proven, or routable if it leaves a node whose drain has no time left for a proof.
 func (v deploymentView) covers(all []fleet.ReplicaSeen, of fleet.ReplicaSeen) []fleet.ReplicaSeen {
-	if by := movesBy(of); !by.IsZero() && !v.At.Before(by) {
+	if v.hurries(of) {
 		return routable(all)
 	}
 	return v.proven(all)
+}
+
+// hurries reports whether a drain moves a replica, and has no time left for the proof of another.
+func (v deploymentView) hurries(r fleet.ReplicaSeen) bool {
+	by := movesBy(r)
+	return !by.IsZero() && !v.At.Before(by)
+}
+
+// waiting are those that end only for what is proven.
+func (v deploymentView) waiting(all []fleet.ReplicaSeen) []fleet.ReplicaSeen {
+	return slices.DeleteFunc(slices.Clone(all), v.hurries)
 }
 
 // relies reports whether others may rely on a healthy replica that is to be replaced: it is of another version and has been so before,
@@ -56,12 +67,12 @@ func movesBy(r fleet.ReplicaSeen) time.Time {
 	return r.LeaveBy.Add(-r.Stop - drainMargin)
 }
 
-// unproven are the routable replicas for whose proof others wait.
+// unproven are the routable replicas for whose proof others wait, also those that have to leave their nodes.
 func (v deploymentView) unproven() []fleet.ReplicaSeen {
 	if len(v.stale)+len(v.away)+v.unsaidOf(v.useless)+v.unsaidOf(v.good) == 0 {
 		return nil
 	}
-	return slices.DeleteFunc(routable(v.good), func(r fleet.ReplicaSeen) bool { return !v.At.Before(v.provenAt(r)) })
+	return slices.DeleteFunc(routable(slices.Concat(v.good, v.stale)), v.relies)
 }
 
 // waitForProof schedules the next visit for when a replica is proven that others wait for, or a drain has no time left for that.

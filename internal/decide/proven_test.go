@@ -74,6 +74,12 @@ func TestProof(t *testing.T) {
 		"a new one that has to leave its node proves nothing either": {
 			deployment(newer, target(2, 1), has(replica(1), replica(2), replica(3, isNew, leave, routableFor(time.Second)))), 1, "3", 0,
 		},
+		"nor does an old one that is not ready": {
+			deployment(newer, target(2, 1), has(replica(1, unready), replica(2), replica(3, isNew, leave, routableFor(time.Second)))), 0, "", 9 * time.Second,
+		},
+		"a new one whose drain has no time left is relied on by none": {
+			rolling(target(2, 1), run(1, 1), run(1, 2), run(1, 2, drained(time.Second)), run(1, 2, routableFor(time.Second))), 0, "3", 0,
+		},
 		"a scale ends the unproven first, of these the newest": {
 			deployment(target(2, 1), has(replica(1), replica(2), replica(3, routableFor(2*time.Second)), replica(4, routableFor(time.Second)))), 0, "43", 0,
 		},

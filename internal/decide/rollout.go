@@ -183,14 +183,19 @@ func (r *rollout) measure() {
 // counts are how many replicas of the stable and of the new revision there are to be.
 //
 // What is left keeps the target less what is proven, also what leaves its node once it is replaced, so that never fewer are routable
-// than the target less max_unavailable. What comes takes what is free below the target and the surge.
+// than the target less max_unavailable. One that leaves and has no time left for that is not relied on, but nothing is created for it.
+// What comes takes what is free below the target and the surge.
 func (r *rollout) counts() (stable, next int) {
 	target, limit := r.seen.Target, r.limit()
 	from, to := r.from(), r.to()
 	if r.recreates() {
 		return r.oneAfterTheOther()
 	}
-	keep := max(0, target-r.Strategy.Unavailable(target)-min(len(r.proven())+len(to.proven(to.stale)), limit))
+	works := func(leaving []fleet.ReplicaSeen) int {
+		return max(0, target-r.Strategy.Unavailable(target)-min(len(r.proven())+len(leaving), limit))
+	}
+	leaving := to.proven(to.stale)
+	keep := max(works(leaving), min(works(to.waiting(leaving)), from.kept()))
 	if r.stepping() { // one stays until the last step
 		keep = max(keep, min(1, target))
 	}

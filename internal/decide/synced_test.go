@@ -123,7 +123,11 @@ func TestSyncedProperty(t *testing.T) {
 	small, flag, ago := rapid.Int64Range(0, 3), rapid.Bool(), rapid.IntRange(1, 60)
 	rapid.Check(t, func(t *rapid.T) {
 		revision := func(of string) decide.SyncedRevision {
-			return decide.SyncedRevision{Revision: small.Draw(t, of), Generation: small.Draw(t, of+" generation"), At: before(ago.Draw(t, of+" at"))}
+			r := decide.SyncedRevision{Revision: small.Draw(t, of), Generation: small.Draw(t, of+" generation"), At: before(ago.Draw(t, of+" at"))}
+			if r.Revision == 0 { // none
+				return decide.SyncedRevision{}
+			}
+			return r
 		}
 		s := decide.SyncedSeen{
 			Name: "web", Generation: rapid.Int64Range(1, 3).Draw(t, "generation"), Written: before(ago.Draw(t, "written")), Newest: revision("newest"), Own: revision("own"),
