@@ -37,7 +37,7 @@ var ownerRules = []struct {
 }{
 	{"regional", func(o Ownership) bool { return !o.Kind.Declared().Shared }, OwnerStays},
 	{"ungoverned", func(o Ownership) bool { return o.Policy == nil }, OwnerStays},
-	{"other_control_region", func(o Ownership) bool { return o.Policy.DefaultControlRegion != o.Self }, OwnerStays},
+	{"other_control_region", func(o Ownership) bool { return o.Policy != nil && o.Policy.DefaultControlRegion != o.Self }, OwnerStays},
 	{"behind_its_holder", func(o Ownership) bool {
 		return o.Owner == o.Self && !o.Itself && o.HolderOwner == o.Self && o.Epoch < o.HolderEpoch
 	}, OwnerTakes},

@@ -57,7 +57,7 @@ var memberRules = []struct {
 	{RuleOtherName, func(c memberCase) bool { return c.keyed != nil && c.keyed.Name != c.r.Name }, MemberRefuse},
 	{"removed", func(c memberCase) bool { return c.named != nil && c.r.Number <= c.named.Number }, MemberIgnore},
 	{"unknown_signer", func(c memberCase) bool { return c.signer == nil || c.signer.Removed || c.signer.Disabled }, MemberIgnore},
-	{RuleBadSignature, func(c memberCase) bool { return !c.r.AdmissionBy(c.signer.Key) }, MemberRefuse},
+	{RuleBadSignature, func(c memberCase) bool { return c.signer == nil || !c.r.AdmissionBy(c.signer.Key) }, MemberRefuse},
 	{"full", func(c memberCase) bool { return c.named == nil && c.count >= maxMembers }, MemberIgnore},
 	{"admitted", func(memberCase) bool { return true }, MemberTake},
 }

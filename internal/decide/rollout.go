@@ -29,11 +29,13 @@ type rollout struct {
 	state        fleet.RolloutState
 	back         bool // to the stable revision
 	plan         fleet.RolloutPlan
+	over         rolloutOver
 	until        time.Time // when to look again
 	again        bool      // at once, as it is at another step
 }
 
-// rolloutRules apply in order; the first that matches says what the rollout does: an event of its state, or a step.
+// rolloutRules apply in order; the first that matches says what the rollout does: an event of its state, or a step. A when changes
+// nothing: clocks and counts are there before the first (observe).
 var rolloutRules = []struct {
 	name string
 	when func(r *rollout) bool
@@ -67,7 +69,7 @@ var rolloutRules = []struct {
 // rollOut decides about a deployment and its rollout.
 func rollOut(seen fleet.DeploymentSeen) fleet.DeploymentPlan {
 	r := newRollout(seen)
-	r.measure()
+	r.observe()
 	rule := ""
 	for _, x := range rolloutRules {
 		if x.when(r) {
@@ -99,7 +101,7 @@ func (r *rollout) on(rule string, e fleet.RolloutEvent) {
 	r.plan.Events = append(r.plan.Events, e)
 	switch e { //nolint:exhaustive // the others change the state alone
 	case fleet.RolloutCancel, fleet.RolloutExpire:
-		r.back, r.plan.StepAt = true, time.Time{}
+		r.back, r.plan.StepAt, r.plan.Until = true, time.Time{}, time.Time{}
 		if r.recreates() {
 			r.step(recreateStop)
 		}
@@ -149,36 +151,7 @@ func (r *rollout) returning() deploymentView {
 }
 
 // proven are the replicas of the revision that is to run that count (F72).
-func (r *rollout) proven() []fleet.ReplicaSeen {
-	to := r.to()
-	for _, x := range routable(to.good) {
-		if by := to.provenAt(x); r.seen.At.Before(by) {
-			r.look(by)
-		}
-	}
-	return to.proven(to.good)
-}
-
-func (r *rollout) look(at time.Time) {
-	if r.until.IsZero() || at.Before(r.until) {
-		r.until = at
-	}
-}
-
-// measure notes progress: a new highest number of proven replicas. No clock runs in a pause.
-func (r *rollout) measure() {
-	r.plan.Proven = len(r.proven())
-	if r.plan.Proven > r.Most {
-		r.plan.Most = r.plan.Proven
-		r.progress(fleet.ClockProven)
-	}
-	if r.state == fleet.RolloutPaused {
-		r.progress(fleet.ClockPaused)
-	}
-	if !r.back {
-		r.countFailures()
-	}
-}
+func (r *rollout) proven() []fleet.ReplicaSeen { return r.to().proven(r.to().good) }
 
 // counts are how many replicas of the stable and of the new revision there are to be.
 //

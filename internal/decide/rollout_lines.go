@@ -108,7 +108,10 @@ func (r *rollout) carry(rule string) fleet.DeploymentPlan {
 			whole.next(c.plan.Next)
 		}
 	}
-	if !r.until.IsZero() && r.until.After(r.seen.At) {
+	for _, x := range routable(r.to().good) {
+		r.look(r.to().provenAt(x))
+	}
+	if !r.until.IsZero() {
 		whole.next(r.until)
 	}
 	return whole.finished()

@@ -67,9 +67,7 @@ func (r *rollout) reach() {
 }
 
 // waited: the interval of a step that was reached is over, and it still is.
-func (r *rollout) waited() bool {
-	return r.state.Going() && r.stepping() && !r.StepAt.IsZero() && len(r.proven()) >= r.limit() && r.past(r.StepAt.Add(r.steps()[r.Step].Wait()))
-}
+func (r *rollout) waited() bool { return r.state.Going() && r.over.interval }
 
 // approaches: the step that is under way ends with a pause.
 func (r *rollout) approaches() bool {

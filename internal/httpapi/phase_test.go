@@ -9,7 +9,11 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
 	"github.com/holdfast-io/holdfast/internal/postgres/nodes"
+	"github.com/holdfast-io/holdfast/internal/testkit/shuffled"
 )
+
+// No rule changes what another one reads.
+var _ = shuffled.Rules(phaseRules)
 
 // deployedSeen is press-7 as it is when all is well: revision 3 of generation 2 on both
 // nodes.

@@ -7,7 +7,11 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/sqlite"
+	"github.com/holdfast-io/holdfast/internal/testkit/shuffled"
 )
+
+// No rule changes what another one reads.
+var _ = shuffled.Rules(acceptRules)
 
 func rev(era, n int64, hash string) fleet.Revision {
 	return fleet.Revision{
