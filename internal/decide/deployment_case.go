@@ -292,11 +292,13 @@ func (c *deploymentCase) create(held int) {
 
 // surges counts what remains once the steps of this visit are done. It waits for what a node has yet to report.
 func (c *deploymentCase) surges(held int) int {
-	ends := func(r fleet.ReplicaSeen) bool {
-		return slices.ContainsFunc(c.plan.Terminate, func(s fleet.ReplicaStep) bool { return s.ID == r.ID })
-	}
-	if slices.ContainsFunc(c.v.useless, func(r fleet.ReplicaSeen) bool { return c.v.unsaid(r) && !ends(r) }) {
+	if slices.ContainsFunc(c.v.useless, func(r fleet.ReplicaSeen) bool { return c.v.unsaid(r) && !c.terminates(r) }) {
 		return 0
 	}
-	return c.v.replacements(slices.DeleteFunc(slices.Clone(c.v.stale), ends), held)
+	return c.v.replacements(slices.DeleteFunc(slices.Clone(c.v.stale), c.terminates), held)
+}
+
+// terminates reports whether this visit ends a replica.
+func (c *deploymentCase) terminates(r fleet.ReplicaSeen) bool {
+	return slices.ContainsFunc(c.plan.Terminate, func(s fleet.ReplicaStep) bool { return s.ID == r.ID })
 }

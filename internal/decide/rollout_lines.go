@@ -87,6 +87,10 @@ func (r *rollout) carry(rule string) fleet.DeploymentPlan {
 	n := newDeploymentCase(next)
 	n.left = s.left
 	lineRules(n)
+	if !r.recreates() {
+		s.plan.Create = min(s.plan.Create, r.free(s, n))
+		n.plan.Create = min(n.plan.Create, r.free(s, n)-s.plan.Create)
+	}
 	if next.settled() {
 		r.plan.Failures, r.plan.FailedAt = 0, time.Time{}
 	}
@@ -115,6 +119,26 @@ func (r *rollout) carry(rule string) fleet.DeploymentPlan {
 		whole.next(r.until)
 	}
 	return whole.finished()
+}
+
+// free is how many replicas may be created beside those of both revisions: up to the target and the surge, and one for each that has to
+// leave its node. There can be more already, as a placement that changed again lets some of these stay.
+func (r *rollout) free(lines ...*deploymentCase) int {
+	most := r.seen.Target + max(1, r.Strategy.Surge(r.seen.Target))
+	for _, c := range lines {
+		for _, x := range slices.Concat(c.v.good, c.v.stale, c.v.useless) {
+			if !x.Unheard.IsZero() {
+				continue
+			}
+			if c.v.leaves(x) {
+				most++
+			}
+			if !c.terminates(x) {
+				most--
+			}
+		}
+	}
+	return max(0, most)
 }
 
 // WithStablePlaces adds the result of placement for the stable revision. On the way back, one replica of the revision that is
