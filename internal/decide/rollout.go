@@ -187,6 +187,8 @@ func (r *rollout) counts() (stable, next int) {
 			keep = max(from.kept(), keep-1)
 		}
 	}
+	relied := len(r.proven()) + len(leaving) // what leaves its node stays until it is replaced
+	come = max(come, min(relied, limit, target-r.Strategy.Unavailable(target)-keep))
 	return r.turned(keep, come)
 }
 
