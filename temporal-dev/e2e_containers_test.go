@@ -54,6 +54,7 @@ func TestE2EContainers(t *testing.T) {
 	t.Run("the engine killed", d.engineKilled)
 	t.Run("a node drained", d.containersMove)
 	t.Run("an image that is not to be had", s.noImage)
+	t.Run("one that listens elsewhere", func(t *testing.T) { s.listensElsewhere(t, e) })
 	d.destroy(t)
 	waitFor(t, "nothing is left of them, once their last word is sent", func(context.Context) error {
 		return unless(len(e.Containers(t, "holdfast.node")) == 0)
@@ -184,6 +185,20 @@ func (s *stack) noImage(t *testing.T) {
 	d.declare(t)
 	d.until(t, "it says what it waits for", func(all []api.Replica) error {
 		return unless(len(all) == 1 && strings.Contains(all[0].Message, "registry.invalid"))
+	})
+	requireSucceeded(t, d.ended(t, d.delete(t).ID))
+	d.gone(t)
+}
+
+// listensElsewhere: the port of the check is the engine's, and the container has a network of its own (S84, X8).
+func (s *stack) listensElsewhere(t *testing.T, e *testkit.Engine) {
+	d := newContainers(t, s, "elsewhere", e)
+	least := 1
+	d.put.Replicas = api.ReplicaCounts{Min: &least, Initial: &least}
+	d.put.Env["ELSEWHERE"], d.put.Startup.Deadline = "8081", 600
+	d.declare(t)
+	d.until(t, "its node says where it listens", func(all []api.Replica) error {
+		return unless(len(all) == 1 && all[0].Failing.Health != nil && all[0].Failing.Health.Listens == "it listens on 8081")
 	})
 	requireSucceeded(t, d.ended(t, d.delete(t).ID))
 	d.gone(t)

@@ -3,6 +3,9 @@
 package main
 
 import (
+	"encoding/json"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -36,7 +39,23 @@ func (s *stack) rolloutSaysWhy(t *testing.T) {
 	require.Contains(t, e.Causes[len(e.Causes)-1].Message, "status 200 OK, expected 204", "%+v", e.Causes)
 	d.failsFor(t, op, "GET /health on ", "status 200 OK, expected 204")
 	d.answering(t, 2, "one")
+	d.trialSaysWhy(t)
 	d.destroy(t)
+}
+
+// trialSaysWhy: so does a trial of what is declared, whose one attempt fails.
+func (d *service) trialSaysWhy(t *testing.T) {
+	t.Helper()
+	put := d.manifest()
+	put.Recovery.Attempts = 1
+	text, err := json.Marshal(map[string]any{"kind": fleet.KindDeployment, "name": d.name, "spec": put})
+	require.NoError(t, err)
+	path := filepath.Join(t.TempDir(), "why.json")
+	require.NoError(t, os.WriteFile(path, text, 0o600))
+	out, said := newCLI(t, d.stack).call(t, cliFailed, "try", "-f", path)
+	require.Contains(t, out, "GET /health on ")
+	require.Contains(t, out, "status 200 OK, expected 204")
+	require.Contains(t, said, "given_up")
 }
 
 // failsFor waits until a rollout has failed by its deadline, which its operation and itself explain.

@@ -1,10 +1,11 @@
 // Command web is what replicas run in tests: a program that listens on $PORT, answers who it is, and
 // is sick or not ready while a file says so, begins when the file $AWAIT is there, and does not heed SIGTERM with
-// $STUBBORN. With $DIES it exits after so long. It leaves a file per process in $LEDGER, named by its process id, so that a test knows
-// all that ever ran.
+// $STUBBORN. With $DIES it exits after so long, and with $ELSEWHERE it listens on that port. It leaves a file per process in $LEDGER,
+// named by its process id, so that a test knows all that ever ran.
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -89,7 +90,7 @@ func serve(ledger, replica string, stop <-chan os.Signal) error {
 			"replica": replica, "node": os.Getenv("HOLDFAST_NODE"), "epoch": os.Getenv("HOLDFAST_EPOCH"), "greeting": os.Getenv("GREETING"),
 		})
 	})
-	l, err := net.Listen("tcp", net.JoinHostPort("", os.Getenv("PORT")))
+	l, err := net.Listen("tcp", net.JoinHostPort("", cmp.Or(os.Getenv("ELSEWHERE"), os.Getenv("PORT"))))
 	if err != nil {
 		return err
 	}
