@@ -27,11 +27,19 @@ func (l *laptop) startNodes(ctx context.Context, sites []fleet.SiteName) error {
 			nodes = append(nodes, n.Name)
 		}
 	}
-	if err := l.api.nodesReady(ctx, nodes); err != nil {
+	if err := l.api.nodesReady(ctx, func() []fleet.NodeName { return l.wanted(nodes) }); err != nil {
 		return fmt.Errorf("wait for the nodes (logs in %s): %w", l.dir.file("logs"), err)
 	}
-	l.say("%d nodes of %d sites ready in %s", len(nodes), len(sites), seconds(time.Since(began)))
+	l.say("%d nodes of %d sites ready in %s", len(l.wanted(nodes)), len(sites), seconds(time.Since(began)))
 	return nil
+}
+
+// wanted leaves out those that were stopped by hand.
+func (l *laptop) wanted(nodes []fleet.NodeName) []fleet.NodeName {
+	views := l.supervisor.views()
+	return slices.DeleteFunc(slices.Clone(nodes), func(n fleet.NodeName) bool {
+		return slices.ContainsFunc(views, func(v processView) bool { return v.Name == string(n) && !v.Wanted })
+	})
 }
 
 // uidsPerNode is how many projects may have commands on a node.

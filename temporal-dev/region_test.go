@@ -128,7 +128,7 @@ func TestRegion(t *testing.T) {
 		require.False(t, alive(doc.Processes[4].PID))
 		require.Equal(t, exitOK, run([]string{"start", "plant-1-b", "--data", data}, &out, &out), &out)
 		api := newClient(doc.API, doc.Token, nil)
-		require.NoError(t, api.nodesReady(t.Context(), []fleet.NodeName{"plant-1-a", "plant-1-b"}))
+		require.NoError(t, api.nodesReady(t.Context(), func() []fleet.NodeName { return []fleet.NodeName{"plant-1-a", "plant-1-b"} }))
 		stop()
 		for _, p := range doc.Processes {
 			require.False(t, alive(p.PID), p.Name)

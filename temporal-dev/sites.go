@@ -68,8 +68,8 @@ func (c *apiClient) joinToken(ctx context.Context, d *dataDir, site fleet.SiteNa
 	return answer.Token, nil
 }
 
-// nodesReady waits until the region reports all of the nodes ready.
-func (c *apiClient) nodesReady(ctx context.Context, nodes []fleet.NodeName) error {
+// nodesReady waits until the region reports all of the nodes ready that are wanted by then.
+func (c *apiClient) nodesReady(ctx context.Context, wanted func() []fleet.NodeName) error {
 	return pollErr(ctx, nodesReadyTimeout, func(ctx context.Context) error {
 		var list struct {
 			Items []struct {
@@ -84,7 +84,7 @@ func (c *apiClient) nodesReady(ctx context.Context, nodes []fleet.NodeName) erro
 		for _, n := range list.Items {
 			ready[n.Name] = n.Ready
 		}
-		for _, n := range nodes {
+		for _, n := range wanted() {
 			if !ready[n] {
 				return fmt.Errorf("node %s is not ready", n)
 			}

@@ -209,7 +209,7 @@ func TestBadManifests(t *testing.T) {
 		t.Parallel()
 		s := newShell(t, newRegion(t))
 		got := s.run("apply", "-f", write(t, "a.json", "{\"kind\":\"Site\",\n\"name\":}"), "-f", write(t, "b.json", "\n\n{\"kind\":\"Site\"}"))
-		require.Contains(t, got.stderr, "a.json:2: not JSON")
+		require.Contains(t, got.stderr, "a.json:2:8: not JSON")
 		require.Contains(t, got.stderr, "b.json:3: site/: name")
 	})
 }

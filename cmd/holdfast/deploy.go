@@ -2,6 +2,8 @@ package main
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -47,7 +49,13 @@ Without --revision it restores the deployed revision if the desired one is not d
 deployed revision before it.`
 
 func (c *cli) rollbackVerb() verb {
-	v := c.verbOfInstances("rollback", "Restore an earlier revision of instances", instanceKey, rollbackBody)
+	v := c.verbOfInstances("rollback", "Restore an earlier revision of instances", func(arg, site string) (fleet.ObjectKey, error) {
+		name, is := strings.CutPrefix(arg, deploymentPrefix)
+		if is || site == "" && !strings.Contains(arg, "/") {
+			return fleet.ObjectKey{}, &usageError{fmt.Errorf("%q is no instance: use SITE/NAME, or for a deployment %q", arg, "holdfast rollout rollback "+name)}
+		}
+		return instanceKey(arg, site)
+	}, rollbackBody)
 	v.long = rollbackLong
 	return v
 }

@@ -86,7 +86,7 @@ func (l *replicaLogReader) silence() string {
 	case l.only != "" && l.offsets[l.only] > 0:
 		return fmt.Sprintf("replica %s of deployment %s wrote nothing after offset %d", l.only, l.name, l.offsets[l.only])
 	case l.only != "":
-		return fmt.Sprintf("replica %s of deployment %s wrote nothing", l.only, l.name)
+		return fmt.Sprintf("replica %s of deployment %s wrote nothing that has arrived (nodes send output every few seconds)", l.only, l.name)
 	case len(l.offsets) == 0:
 		return fmt.Sprintf("deployment %s has no replicas; see \"holdfast explain deployment %s\"", l.name, l.name)
 	}
@@ -94,7 +94,7 @@ func (l *replicaLogReader) silence() string {
 	for _, id := range slices.Sorted(maps.Keys(l.offsets)) {
 		names = append(names, string(id))
 	}
-	return fmt.Sprintf("the replicas of deployment %s wrote nothing: %s", l.name, strings.Join(names, ", "))
+	return fmt.Sprintf("the replicas of deployment %s wrote nothing that has arrived: %s (nodes send output every few seconds)", l.name, strings.Join(names, ", "))
 }
 
 // nothing tells people that there is no output. It is no output itself.

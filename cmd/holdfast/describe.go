@@ -35,6 +35,7 @@ func (c *cli) newDescribeCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		in := listing{region: region, project: c.flags.project} // not the context's, which is for lists and declarations
 		if region != "" && k.narrowed == nil {
 			return k.stays()
 		}
@@ -42,17 +43,17 @@ func (c *cli) newDescribeCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if region != "" {
-			return c.describeCopy(cmd.Context(), client, k, region, names[0])
+		if k.narrowed != nil && (in.region != "" || in.project != "") {
+			return c.describeNarrowed(cmd.Context(), client, k, in, names[0])
 		}
 		return c.describe(cmd.Context(), client, k, names[0])
 	}
 	return cmd
 }
 
-// describeCopy shows what another region created: its state is known there. The region's own name gives its own object.
-func (c *cli) describeCopy(ctx context.Context, client *api.Client, k kind, region, name string) error {
-	it, err := k.narrowed(ctx, c, client, listing{region: region}, name)
+// describeNarrowed shows an object of a project, or of the region that created it. The state of a copy is known in its own region.
+func (c *cli) describeNarrowed(ctx context.Context, client *api.Client, k kind, in listing, name string) error {
+	it, err := k.narrowed(ctx, c, client, in, name)
 	if err != nil {
 		return err
 	}

@@ -43,6 +43,10 @@ func (c *cli) newExplainCommand() *cobra.Command {
 // explained writes an explanation for people: the cause first.
 func (c *cli) explained(e api.Explanation) error {
 	fmt.Fprintf(c.stdout, "Deployment %s of project %s\n", clean(e.Name), clean(e.Project))
+	if s := e.Status.Synced; s != nil && strings.HasPrefix(s.Hint, "holdfast explain ") { // this is what it advises
+		synced := *s
+		synced.Hint, e.Status.Synced = "", &synced
+	}
 	c.describeStanding(e.Status)
 	c.explainCauses(e.Causes)
 	c.explainSpec(e)

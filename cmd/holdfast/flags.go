@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -48,4 +49,18 @@ func aSecondAtLeast(flag string, d time.Duration) error {
 		return &usageError{fleet.Errorf(fleet.Invalid, "invalid --%s %q: want at least 1s", flag, d)}
 	}
 	return nil
+}
+
+// inProject are the commands that --project means something to.
+var inProject = []string{
+	"plan", "apply", "get", "describe", "delete", "try", "events", "operations list", "artifact upload", "token create", "context set",
+}
+
+// checkProject refuses --project where it would be ignored.
+func checkProject(cmd *cobra.Command) error {
+	_, path, _ := strings.Cut(cmd.CommandPath(), " ")
+	if !cmd.Flags().Changed("project") || slices.Contains(inProject, path) {
+		return nil
+	}
+	return fmt.Errorf("%q does not use --project: a name means one object of the region, whatever its project; leave it out", cmd.CommandPath())
 }

@@ -62,3 +62,32 @@ func TestFlagsSayWhatIsAllowed(t *testing.T) {
 		require.Contains(t, refused(args, "--ttl=500ms"), `invalid --ttl "500ms": want at least 1s`, "0 s would be no end")
 	}
 }
+
+// X19: --project is refused where it would be ignored, and what uses it exists.
+func TestProjectIsNotIgnored(t *testing.T) {
+	t.Parallel()
+	s := newShell(t, newRegion(t).plant1())
+	for _, args := range [][]string{{"scale", "web", "--replicas", "3"}, {"explain", "deployment", "web"}, {"logs", "deployment/web"}, {"deploy", "plant-1/press-7"}} {
+		got := s.run(append(args, "--project", "la")...)
+		require.Equal(t, exitUsage, got.code, args)
+		require.Contains(t, got.stderr, `"holdfast `+args[0]+`" does not use --project`)
+	}
+	root := newRootCommand(&cli{process: s.process(nil, nil, nil)})
+	for _, path := range inProject {
+		cmd, _, err := root.Find(strings.Fields(path))
+		require.NoError(t, err)
+		require.Equal(t, "holdfast "+path, cmd.CommandPath())
+	}
+}
+
+// S134, N13: a deployment goes back by another command than an instance.
+func TestRollbackSaysByWhichCommand(t *testing.T) {
+	t.Parallel()
+	s := newShell(t, newRegion(t).plant1())
+	for _, name := range []string{"web", "deployment/web"} {
+		got := s.run("rollback", name)
+		require.Equal(t, exitUsage, got.code)
+		require.Contains(t, got.stderr, `use SITE/NAME, or for a deployment "holdfast rollout rollback web"`)
+	}
+	require.Contains(t, s.ok("rollout", "undo", "--help").stdout, "rollback NAME...")
+}

@@ -61,6 +61,7 @@ func TestGet(t *testing.T) {
 			{[]string{"delete", "pool", "north", "--project", "la"}, "DELETE /api/v1/pools/north?project=la", exitOK},
 			{[]string{"delete", "pool", "north", "--project", "lb"}, "DELETE /api/v1/pools/north?project=lb", exitNotFound},
 			{[]string{"get", "pool", "north"}, "GET /api/v1/pools/north", exitOK},
+			{[]string{"describe", "pool", "north", "--project", "lb"}, "GET /api/v1/pools/north?project=lb", exitNotFound},
 		} {
 			require.Equal(t, c.code, s.run(c.args...).code, c.args)
 			require.Equal(t, c.query, <-queries)

@@ -31,9 +31,11 @@ func (c *cli) newRolloutCommand() *cobra.Command {
 	for _, v := range rolloutVerbs {
 		group.AddCommand(c.newRolloutVerb(v.word, v.short))
 	}
+	rollback := c.newVerb(c.deploymentVerb("rollback", "Release the whole spec of an earlier revision once more", rollbackBody))
+	rollback.Aliases = []string{"undo"} // as kubectl has it
 	group.AddCommand(c.newVerb(c.deploymentVerb("retry", "Roll the newest released revision out again", func(_ *cobra.Command, f *mutationFlags) func(int) (any, error) {
 		return f.reasoned
-	})), c.newVerb(c.deploymentVerb("rollback", "Release the whole spec of an earlier revision once more", rollbackBody)))
+	})), rollback)
 	return group
 }
 

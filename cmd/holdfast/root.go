@@ -78,6 +78,9 @@ func (c *cli) begin(cmd *cobra.Command) error {
 	if err := checkNumbers(cmd); err != nil {
 		return err
 	}
+	if err := checkProject(cmd); err != nil {
+		return err
+	}
 	c.started = true
 	if c.flags.timeout <= 0 {
 		return nil

@@ -71,7 +71,7 @@ func (p *parser) value(n node, depth int) (uint32, error) {
 		if p.number, err = appendNumber(p.number[:0], raw); err != nil {
 			p.wrong = p.tokens.InputOffset() - int64(len(raw))
 			return 0, refuseAt(p.tokens.StackPointer(), "%s", err.Error()).
-				WithHint(byteForByte)
+				WithHint(ByteForByte)
 		}
 		size = len(p.number)
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
+	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
 
@@ -73,16 +74,41 @@ func refuseText(err error, src []byte, offset int64) *fleet.Error {
 	case invalidUTF8(src, offset):
 		return refuseAt(at, "the JSON is not UTF-8 at byte %d", offset).WithHint("encode the document as UTF-8")
 	}
-	return refuseAt(at, "malformed JSON at byte %d", offset)
+	return refuseAt(at, "malformed JSON at byte %d", offset).WithHint(slipAt(src, offset))
+}
+
+// slipAt says what is often written where JSON is malformed, without a word of the text.
+func slipAt(src []byte, offset int64) string {
+	offset = min(max(offset, 0), int64(len(src)))
+	const space = " \t\r\n"
+	before, rest := bytes.TrimRight(src[:offset], space), bytes.TrimLeft(src[offset:], space)
+	next, comma := bytes.CutPrefix(rest, []byte(","))
+	if !comma {
+		next, comma = rest, bytes.HasSuffix(before, []byte(","))
+	}
+	next = bytes.TrimLeft(next, space)
+	switch {
+	case comma && (bytes.HasPrefix(next, []byte("}")) || bytes.HasPrefix(next, []byte("]"))):
+		return "leave out the comma after the last member"
+	case bytes.HasPrefix(rest, []byte("'")):
+		return "write names and texts in double quotes"
+	case bytes.HasPrefix(rest, []byte("NaN")), bytes.HasPrefix(rest, []byte("Infinity")), bytes.HasPrefix(rest, []byte("-Infinity")):
+		return "JSON has no such number: use null, or a text"
+	case len(rest) > 0 && bytes.HasSuffix(before, []byte("{")) && unicode.IsLetter(rune(rest[0])):
+		return "write names and texts in double quotes"
+	case len(rest) > 0 && bytes.HasSuffix(before, []byte("0")) && rest[0] >= '0' && rest[0] <= '9':
+		return "a number has no leading zero: leave it out, or quote what is text"
+	}
+	return "look for a comma, quote or bracket that is missing or too many there, or before it"
 }
 
 // refuseEncoding names what editors put before a text, or write it in.
 func refuseEncoding(src []byte) *fleet.Error {
 	switch {
 	case bytes.HasPrefix(src, []byte("\xef\xbb\xbf")):
-		return refuseAt("", "the JSON begins with a byte order mark (BOM)").WithHint(byteForByte)
+		return refuseAt("", "the JSON begins with a byte order mark (BOM)").WithHint(ByteForByte)
 	case bytes.HasPrefix(src, []byte("\xff\xfe")), bytes.HasPrefix(src, []byte("\xfe\xff")), utf16Text(src):
-		return refuseAt("", "the text is UTF-16, and JSON is UTF-8").WithHint(byteForByte)
+		return refuseAt("", "the text is UTF-16, and JSON is UTF-8").WithHint(ByteForByte)
 	}
 	return nil
 }
@@ -102,11 +128,11 @@ func comment(src []byte, offset int64) bool {
 }
 
 func refuseComment(at jsontext.Pointer, offset int64) *fleet.Error {
-	return refuseAt(at, "malformed JSON: a comment at byte %d", offset).WithHint(byteForByte)
+	return refuseAt(at, "malformed JSON: a comment at byte %d", offset).WithHint(ByteForByte)
 }
 
-// byteForByte is the hint where a change of the text could break the program that reads it.
-const byteForByte = "to deliver the file byte for byte, declare it as an artifact (artifactFile in a manifest)"
+// ByteForByte is the hint where a change of the text could break the program that reads it.
+const ByteForByte = "to deliver the file byte for byte, declare it as an artifact (artifactFile in a manifest)"
 
 func invalidUTF8(src []byte, offset int64) bool {
 	if offset >= int64(len(src)) {

@@ -124,7 +124,7 @@ func goneFor(r fleet.ReplicaSeen, now, by time.Time) (reason, message string) {
 	case r.Gone:
 		return ReasonNodeLost, fmt.Sprintf("node %s no longer belongs to the region", r.Node)
 	case r.Phase.Over():
-		return cmp.Or(r.Reason, ReasonStopped), fmt.Sprintf("node %s reported that it ended", r.Node)
+		return cmp.Or(r.Reason, ReasonStopped), cmp.Or(r.Message, fmt.Sprintf("node %s reported that it ended", r.Node))
 	case r.Lost:
 		return ReasonLost, fmt.Sprintf("node %s no longer has it", r.Node)
 	case now.Before(by):

@@ -60,6 +60,9 @@ func (c *deploymentCase) awaited() string {
 			words = append(words, fmt.Sprintf(format, n))
 		}
 	}
+	if c.rollout != nil && c.rollout.state == fleet.RolloutPaused {
+		words = append(words, "the rollout to be resumed")
+	}
 	if c.v.At.Before(c.plan.NextAttempt) {
 		words = append(words, "the next attempt at "+c.plan.NextAttempt.UTC().Format(time.RFC3339))
 	}

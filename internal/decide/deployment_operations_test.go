@@ -237,6 +237,9 @@ func TestDeploymentWaits(t *testing.T) {
 	require.Equal(t, noon.Add(20*time.Second), away.Next, "30 s without a word")
 	require.Equal(t, "the nodes of 1 replicas to reconnect", away.Awaited)
 
+	paused := decide.Deployment(rolling(run(4, 1), run(1, 2, routableFor(time.Second)), inState(fleet.RolloutPaused)))
+	require.Equal(t, "the rollout to be resumed, 1 replicas to be proven", paused.Awaited)
+
 	many := decide.Deployment(deployment(fresh, target(1000, 1)))
 	require.Equal(t, decide.MaxPerVisit, many.Create)
 	require.True(t, many.More)

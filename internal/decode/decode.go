@@ -39,9 +39,18 @@ func Refuse(raw []byte, err error, names ...string) error {
 	}
 	// Malformed JSON gets the same error as in configs.
 	if _, known := compose.Canonical(raw, compose.DefaultLimits()); known != nil {
-		return known
+		return asDocument(known)
 	}
 	return fleet.Errorf(fleet.Invalid, "malformed JSON").At("/")
+}
+
+// asDocument gives an error of a config another hint where that is about how to deliver a file.
+func asDocument(err error) error {
+	var e *fleet.Error
+	if !errors.As(err, &e) || e.Hint != compose.ByteForByte {
+		return err
+	}
+	return fleet.Errorf(e.Kind, "%s", e.Message).At(e.Field).WithHint("write plain JSON in UTF-8, without a byte order mark and comments")
 }
 
 func refuseValue(raw []byte, wrong *json.SemanticError, names []string) error {

@@ -57,6 +57,13 @@ func TestMistakes(t *testing.T) {
 		"a misspelt bound":       {`{"replicas":{"most":3}}`, "/replicas/most", "unknown field; use min, max or initial", ""},
 		"no amount of memory":    {`{"resources":{"memory":"1PB"}}`, "/resources/memory", `invalid amount of memory "1PB": want bytes, or a text with Ki, Mi, Gi, Ti, k, M, G or T`, `for example "512Mi"`},
 		"a doubled key":          {`{"image":"a","image":"b"}`, "/image", "duplicate key", "keep one of the two"},
+		"a comma too many":       {`{"image":"a",}`, "", "malformed JSON at byte 12", "leave out the comma after the last member"},
+		"single quotes":          {`{'image':"a"}`, "", "malformed JSON at byte 1", "write names and texts in double quotes"},
+		"a name without quotes":  {`{image:"a"}`, "", "malformed JSON at byte 1", "write names and texts in double quotes"},
+		"a number that is none":  {`{"stopSeconds":NaN}`, "/stopSeconds", "malformed JSON at byte 15", "JSON has no such number: use null, or a text"},
+		"a leading zero":         {`{"stopSeconds":08}`, "", "malformed JSON at byte 16", "a number has no leading zero: leave it out, or quote what is text"},
+		"a bracket of another":   {`{"image":"a"]`, "", "malformed JSON at byte 12", "look for a comma, quote or bracket that is missing or too many there, or before it"},
+		"a byte order mark":      {"\xef\xbb\xbf{}", "", "the JSON begins with a byte order mark (BOM)", "write plain JSON in UTF-8, without a byte order mark and comments"},
 		"a list for the whole":   {`[]`, "/", "invalid value: must be an object", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"io"
 	"path/filepath"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -62,10 +63,16 @@ func splitJSON(file, dir string, data []byte) ([]Document, error) {
 			if errors.As(err, &syntax) {
 				begin = syntax.Offset
 			}
-			return all, fmt.Errorf("%s: not JSON: %w", place(file, data, begin), err)
+			return all, fmt.Errorf("%s:%d: not JSON: %w", place(file, data, begin), column(data, begin), err)
 		}
 		all = append(all, Document{At: place(file, data, begin), Dir: dir, Data: value})
 	}
+}
+
+// column counts the characters of a line up to an offset, from 1.
+func column(data []byte, offset int64) int {
+	line := data[:min(offset, int64(len(data)))]
+	return max(1, utf8.RuneCount(line[bytes.LastIndexByte(line, '\n')+1:]))
 }
 
 // place names a line of a file.

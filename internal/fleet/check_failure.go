@@ -68,9 +68,11 @@ func ByHealth(reason string) bool {
 	return reason == ReasonStartupDeadline || reason == ReasonProbesFailed || reason == ReasonRestartsUsedUp
 }
 
-// Explained is the message of a replica that failed for a reason, with what its checks came to if that is why it failed.
+// Explained is the message of a replica that failed for a reason, with what its checks came to if that is why it failed, unless
+// it says so already.
 func Explained(reason, message, checks string) string {
-	if checks == "" || !ByHealth(reason) {
+	check, _, _ := strings.Cut(checks, ", ")
+	if checks == "" || !ByHealth(reason) || strings.Contains(message, check) {
 		return message
 	}
 	return strings.TrimPrefix(message+": ", ": ") + checks

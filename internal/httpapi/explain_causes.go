@@ -3,6 +3,7 @@ package httpapi
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/holdfast-io/holdfast/api"
@@ -27,6 +28,9 @@ const (
 // WordChecksFail is the reason of a replica that has not failed, and whose checks do.
 const WordChecksFail = "checks_fail"
 
+// restartHint ends with the name of the deployment.
+const restartHint = "holdfast restart deployment "
+
 // causeRules name the cause behind each stable word, and what helps; the weightiest come first.
 var causeRules = []struct {
 	code  string
@@ -43,7 +47,7 @@ var causeRules = []struct {
 	{CauseProgram, []string{
 		fleet.ReasonExited, fleet.ReasonNotStarted, fleet.ReasonStartupDeadline, fleet.ReasonProbesFailed,
 		fleet.ReasonRestartsUsedUp, fleet.ReasonOutOfMemory, fleet.ReasonPortTaken, fleet.ReasonGPUTaken, WordChecksFail,
-	}, "output below is what the program wrote last; then correct the declaration, or holdfast restart deployment NAME"},
+	}, "output below is what the program wrote last; then correct the declaration, or " + restartHint},
 	{CauseNode, []string{decide.ReasonNodeLost, decide.ReasonLost, decide.ReasonNotTakenUp, decide.ReasonStuck, decide.ReasonNotHeard, fleet.ReasonNodeStopped}, "holdfast get nodes"},
 }
 
@@ -72,10 +76,18 @@ func (x *explaining) causes() []api.Cause {
 			if known || !slices.Contains(rule.words, w.reason) {
 				continue
 			}
-			out = append(out, api.Cause{Code: rule.code, Reason: w.reason, Message: w.message, Hint: rule.hint})
+			out = append(out, api.Cause{Code: rule.code, Reason: w.reason, Message: w.message, Hint: x.named(rule.hint)})
 		}
 	}
 	return out
+}
+
+// named completes a hint that ends with the name.
+func (x *explaining) named(hint string) string {
+	if strings.HasSuffix(hint, restartHint) {
+		hint += string(x.name)
+	}
+	return hint
 }
 
 // converged says that as many replicas are healthy as there are to be, of what was released, and that
