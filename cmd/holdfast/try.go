@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/pause"
 )
@@ -160,6 +161,7 @@ func (t *trial) follow(ctx context.Context) error {
 			return stopped(t.result.Name, err)
 		}
 	}
+	op.Message = strings.TrimSuffix(op.Message, decide.AdviceGivenUp) // nothing is left of it
 	t.result.State, t.result.Reason, t.result.Message = op.State, op.Reason, op.Message
 	t.result.Healthy = op.State == fleet.OperationSucceeded
 	return endOf(op)

@@ -62,7 +62,7 @@ func TestTry(t *testing.T) {
 	t.Parallel()
 	running := webMoment(fleet.OperationRunning, 0, "1 replica to be healthy")
 	failed := webMoment(fleet.OperationFailed, 0, "")
-	failed.Reason, failed.Message = "given_up", "3 attempts failed: it exited with 3"
+	failed.Reason, failed.Message = "given_up", "3 attempts failed: it exited with 3; release another revision, or restart the deployment"
 	deleted := func(t *testing.T, r *fakeRegion) string {
 		t.Helper()
 		changes := r.changes()
@@ -93,6 +93,7 @@ func TestTry(t *testing.T) {
 		got := newShell(t, r).run("try", "-f", path)
 		require.Equal(t, exitOperationFailed, got.code)
 		require.Contains(t, got.stderr, "given_up")
+		require.NotContains(t, got.stderr, "restart the deployment", "it is gone")
 		require.Contains(t, got.stdout, "program (exited): it exited with 3")
 		require.Contains(t, got.stdout, "  | fatal: ?[31mno database")
 		deleted(t, r)

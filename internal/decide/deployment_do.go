@@ -150,13 +150,15 @@ func (v deploymentView) failure() string {
 	return s
 }
 
+// AdviceGivenUp ends what is said of a deployment that was given up.
+const AdviceGivenUp = "; release another revision, or restart the deployment"
+
 func giveUpAttempts(c *deploymentCase) {
 	c.on(fleet.DeploymentGivenUp)
 	c.plan.Attempts++
 	c.plan.NextAttempt = time.Time{}
 	c.keepRunning()
-	c.plan.Message = fmt.Sprintf("attempt %d of %d failed: %s; release another revision, or restart the deployment",
-		c.plan.Attempts, c.v.Terms.Attempts, c.v.failure())
+	c.plan.Message = fmt.Sprintf("attempt %d of %d failed: %s%s", c.plan.Attempts, c.v.Terms.Attempts, c.v.failure(), AdviceGivenUp)
 }
 
 func giveUpCrashes(c *deploymentCase) {
@@ -164,8 +166,7 @@ func giveUpCrashes(c *deploymentCase) {
 	c.plan.Crashes++
 	c.plan.NextAttempt = time.Time{}
 	c.keepRunning()
-	c.plan.Message = fmt.Sprintf("%d failures in a row: %s; healthy replicas keep running; release another revision, or restart the deployment",
-		c.plan.Crashes, c.v.failure())
+	c.plan.Message = fmt.Sprintf("%d failures in a row: %s; healthy replicas keep running%s", c.plan.Crashes, c.v.failure(), AdviceGivenUp)
 }
 
 // keepOn is the state ERROR: healthy replicas keep running, and none is created.

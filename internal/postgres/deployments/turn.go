@@ -155,7 +155,7 @@ func (w *deploymentWork) scaleWithin(ctx context.Context, t DeploymentTurn, spec
 	n, bounds := *t.Replicas, spec.Replicas
 	if n < bounds.Min || n > bounds.Max {
 		return fleet.Errorf(fleet.Invalid, "%d replicas requested; the bounds are %d to %d", n, bounds.Min, bounds.Max).At("/replicas").
-			WithHint("change the bounds with a PUT first")
+			WithHint("declare other bounds first")
 	}
 	if err := w.q.ScaleDeployment(ctx, db.ScaleDeploymentParams{Target: postgres.WaveNumber(n), Name: w.row.Name}); err != nil {
 		return postgres.Failed("set the target", err)
