@@ -16,10 +16,72 @@ const RoomAgain = 15 * time.Second
 // ReasonOldFirst ends a replica before its replacement starts, because no other node has room for it.
 const ReasonOldFirst = "old_before_new"
 
-// WithPlaces adds the result of placement to the plan: what room is missing and when to try again. If the only room
-// is that of a replica to be replaced, that one ends first, unless another is ending or a new one is not proven
-// yet. The caller then carries out the plan with Create replicas on got.Nodes.
-func WithPlaces(p fleet.DeploymentPlan, seen fleet.DeploymentSeen, got Placed) fleet.DeploymentPlan {
+// Places is the result of placement for the replicas of one revision.
+type Places struct {
+	Placed
+	// Next: for the revision that is rolled out, else for the deployment's own.
+	Next bool
+	// Later: there are more nodes, which are taken once the replicas on these are there.
+	Later bool
+}
+
+// WithPlaces adds the result of placement to a plan that creates replicas of that revision: what room is missing and when to try again. If
+// the only room is that of a replica to be replaced, that one ends first, unless another is ending or a new one is not proven yet. The
+// caller then carries out the plan on got.Nodes. A visit makes replicas of one revision: those of the other see where these are.
+func WithPlaces(p fleet.DeploymentPlan, seen fleet.DeploymentSeen, got Places) fleet.DeploymentPlan {
+	switch {
+	case p.Rollout == nil:
+		p = withPlaces(p, seen, got.Placed)
+	case got.Next:
+		p = withNextPlaces(p, seen, got.Placed)
+	default:
+		p = withStablePlaces(p, seen, got.Placed)
+		if rollout := *p.Rollout; len(got.Nodes) > 0 && rollout.Create > 0 {
+			rollout.Create, p.Rollout = 0, &rollout
+			got.Later = true
+		}
+	}
+	if got.Later {
+		p.More, p.Done = true, false
+	}
+	return p
+}
+
+// withStablePlaces is for the stable revision. On the way back, one replica of the revision that is left ends first if there is no room
+// above the target.
+func withStablePlaces(p fleet.DeploymentPlan, seen fleet.DeploymentSeen, got Placed) fleet.DeploymentPlan {
+	if p.Create == 0 || got.Missing == 0 {
+		return p
+	}
+	back, line := p.Rollout.Anew || seen.Rollout.State == fleet.RolloutCanceling, seen
+	line.Rollout = nil
+	if back { // it waits for no proof
+		line.Strategy.MinHealthyTime = new(float64)
+	}
+	got.Yield = newRollout(seen).mayYield(got.Yield, viewDeployment(line), back)
+	rollout := *p.Rollout
+	p = withPlaces(p, line, got)
+	rollout.Short = rollout.Short || p.Rule == ReasonOldFirst
+	p.Rollout = &rollout
+	return p
+}
+
+// withNextPlaces is for the revision that is rolled out. Without room above the target, one replica ends before its replacement starts.
+func withNextPlaces(p fleet.DeploymentPlan, seen fleet.DeploymentSeen, got Placed) fleet.DeploymentPlan {
+	if p.Rollout.Create == 0 || got.Missing == 0 {
+		return p
+	}
+	rollout, create, line := *p.Rollout, p.Create, asNext(seen)
+	got.Yield = newRollout(seen).mayYield(got.Yield, viewDeployment(line), create == 0)
+	p.Create = rollout.Create
+	p = withPlaces(p, line, got)
+	rollout.Short = rollout.Short || p.Rule == ReasonOldFirst
+	rollout.Create, rollout.Message = p.Create, p.Message
+	p.Create, p.Rollout = create, &rollout
+	return p
+}
+
+func withPlaces(p fleet.DeploymentPlan, seen fleet.DeploymentSeen, got Placed) fleet.DeploymentPlan {
 	if p.Create == 0 || got.Missing == 0 {
 		return p
 	}

@@ -184,19 +184,11 @@ func (g *region) visit() fleet.DeploymentPlan {
 	var placed, next decide.Placed
 	if plan.Create > 0 {
 		placed = g.place(plan.Create, g.seen.Placement, g.rooms(g.seen.ProcessVersion))
-		plan = decide.WithStablePlaces(plan, seen, placed)
+		plan = decide.WithPlaces(plan, seen, decide.Places{Placed: placed})
 	}
 	if plan.Rollout != nil && plan.Rollout.Create > 0 {
-		rooms := g.rooms(g.wanted())
-		for i := range rooms {
-			for _, n := range placed.Nodes {
-				if n == rooms[i].Node {
-					rooms[i].Replicas, rooms[i].Taken.CPU, rooms[i].Ports = rooms[i].Replicas+1, rooms[i].Taken.CPU+1, append(rooms[i].Ports, g.ports...)
-				}
-			}
-		}
-		next = g.place(plan.Rollout.Create, seen.Rollout.To.Placement, rooms)
-		plan = decide.WithNextPlaces(plan, seen, next)
+		next = g.place(plan.Rollout.Create, seen.Rollout.To.Placement, g.rooms(g.wanted()))
+		plan = decide.WithPlaces(plan, seen, decide.Places{Placed: next, Next: true})
 	}
 	g.promises(seen, plan)
 	g.carryOut(plan, placed.Nodes, next.Nodes)

@@ -240,7 +240,7 @@ func TestPlaceYields(t *testing.T) {
 func TestPlanIsPlaced(t *testing.T) {
 	t.Parallel()
 	update := deployment(released(2, 2), began(2, 2), has(replica(1), replica(2)))
-	noRoom := decide.Placed{Missing: 1, Reason: decide.PortsTaken, Message: "what is missing"}
+	noRoom := decide.Places{Placed: decide.Placed{Missing: 1, Reason: decide.PortsTaken, Message: "what is missing"}}
 
 	waits := decide.WithPlaces(decide.Deployment(update), update, noRoom)
 	require.Equal(t, decide.PortsTaken, waits.Rule)
@@ -268,10 +268,10 @@ func TestPlanIsPlaced(t *testing.T) {
 	require.Empty(t, decide.WithPlaces(decide.Deployment(more), more, noRoom).Terminate, "nothing is to be replaced")
 
 	first := deployment(fresh, target(2, 1))
-	plan := decide.WithPlaces(decide.Deployment(first), first, decide.Placed{Missing: 2, Reason: decide.NoRoom, Message: "x"})
+	plan := decide.WithPlaces(decide.Deployment(first), first, decide.Places{Placed: decide.Placed{Missing: 2, Reason: decide.NoRoom, Message: "x"}})
 	require.Empty(t, plan.Events, "nothing is begun")
 	require.Zero(t, plan.Create)
-	plan = decide.WithPlaces(decide.Deployment(first), first, decide.Placed{Nodes: []fleet.NodeName{"a"}, Missing: 1, Reason: decide.NoRoom, Message: "x"})
+	plan = decide.WithPlaces(decide.Deployment(first), first, decide.Places{Placed: decide.Placed{Nodes: []fleet.NodeName{"a"}, Missing: 1, Reason: decide.NoRoom, Message: "x"}})
 	require.Equal(t, []fleet.DeploymentEvent{fleet.DeploymentBegun}, plan.Events)
 	require.Equal(t, 1, plan.Create)
 }

@@ -121,7 +121,7 @@ func TestProofWithoutRoom(t *testing.T) {
 		"its drain has no time left":     {deployment(target(1, 1), has(replica(1, drained(time.Second)))), "1"},
 		"as many are there as are to be": {deployment(crashes(1, -time.Hour), target(2, 1), has(replica(1, leave), replica(2, routableFor(2*time.Hour)))), "1"},
 	} {
-		got := decide.Placed{Missing: 1, Reason: decide.NoRoom, Message: "no room", Yield: []fleet.ReplicaID{replica(1).ID}}
+		got := decide.Places{Placed: decide.Placed{Missing: 1, Reason: decide.NoRoom, Message: "no room", Yield: []fleet.ReplicaID{replica(1).ID}}}
 		plan := decide.Deployment(c.seen)
 		require.Positive(t, plan.Create, name)
 		require.Equal(t, c.ends, ids(decide.WithPlaces(plan, c.seen, got).Terminate), name)

@@ -141,41 +141,6 @@ func (r *rollout) free(lines ...*deploymentCase) int {
 	return max(0, most)
 }
 
-// WithStablePlaces adds the result of placement for the stable revision. On the way back, one replica of the revision that is
-// left ends first if there is no room above the target.
-func WithStablePlaces(p fleet.DeploymentPlan, seen fleet.DeploymentSeen, got Placed) fleet.DeploymentPlan {
-	if p.Rollout == nil || p.Create == 0 || got.Missing == 0 {
-		return WithPlaces(p, seen, got)
-	}
-	back, line := p.Rollout.Anew || seen.Rollout.State == fleet.RolloutCanceling, seen
-	line.Rollout = nil
-	if back { // it waits for no proof
-		line.Strategy.MinHealthyTime = new(float64)
-	}
-	got.Yield = newRollout(seen).mayYield(got.Yield, viewDeployment(line), back)
-	rollout := *p.Rollout
-	p = WithPlaces(p, line, got)
-	rollout.Short = rollout.Short || p.Rule == ReasonOldFirst
-	p.Rollout = &rollout
-	return p
-}
-
-// WithNextPlaces adds the result of placement for the revision that is rolled out. Without room above the target, one
-// replica ends before its replacement starts.
-func WithNextPlaces(p fleet.DeploymentPlan, seen fleet.DeploymentSeen, got Placed) fleet.DeploymentPlan {
-	if p.Rollout == nil || p.Rollout.Create == 0 || got.Missing == 0 {
-		return p
-	}
-	rollout, create, line := *p.Rollout, p.Create, asNext(seen)
-	got.Yield = newRollout(seen).mayYield(got.Yield, viewDeployment(line), create == 0)
-	p.Create = rollout.Create
-	p = WithPlaces(p, line, got)
-	rollout.Short = rollout.Short || p.Rule == ReasonOldFirst
-	rollout.Create, rollout.Message = p.Create, p.Message
-	p.Create, p.Rollout = create, &rollout
-	return p
-}
-
 // least is how many are to be routable: the target less what may be missing, or as many as when it began.
 func (r *rollout) least() int {
 	return min(r.seen.Target-r.Strategy.Unavailable(r.seen.Target), r.AtStart)

@@ -34,11 +34,11 @@ func (w *deploymentWork) visit(ctx context.Context) (fleet.DeploymentVisited, er
 			}
 			continue
 		}
-		decided := decide.Deployment(l.seen)
+		plan := decide.Deployment(l.seen)
 		if w.looked != nil {
 			w.looked(w.name())
 		}
-		c := carrying{deploymentWork: w, looked: l, decided: decided, plan: decided}
+		c := carrying{deploymentWork: w, looked: l, plan: plan}
 		current, err := c.prepare(ctx)
 		if err != nil {
 			return fleet.DeploymentVisited{}, err
@@ -58,7 +58,6 @@ func (w *deploymentWork) visit(ctx context.Context) (fleet.DeploymentVisited, er
 type carrying struct {
 	*deploymentWork
 	looked
-	decided  fleet.DeploymentPlan
 	plan     fleet.DeploymentPlan // with its places
 	created  []newReplica
 	of       line                                   // of those
@@ -105,33 +104,27 @@ func (c *carrying) place(ctx context.Context) error {
 	if c.revision == nil || c.seen.Deleting || c.seen.State == fleet.DeploymentDestroying {
 		return nil
 	}
-	rolled := 0
-	if c.plan.Rollout != nil {
-		rolled = c.plan.Rollout.Create
-	}
-	switch {
-	case c.plan.Create > 0:
-		if err := c.placeOf(ctx, c.line, c.plan.Create); err != nil || rolled == 0 {
+	if c.plan.Create > 0 {
+		if err := c.placeOf(ctx, c.line, c.plan.Create); err != nil {
 			return err
 		}
-		if len(c.created) == 0 { // no room for these may be room for the others
-			c.decided = c.plan
-			return c.placeOf(ctx, c.next, rolled)
-		}
-		rollout := *c.plan.Rollout
-		rollout.Create, c.plan.Rollout = 0, &rollout
-		c.plan.More, c.plan.Done = true, false
-	case rolled > 0:
-		return c.placeOf(ctx, c.next, rolled)
+	}
+	if r := c.plan.Rollout; r != nil && r.Create > 0 { // no room for the others may be room for these
+		return c.placeOf(ctx, c.next, r.Create)
 	}
 	return nil
 }
 
 func (c *carrying) placeOf(ctx context.Context, l line, count int) error {
-	if c.plan.Scarce { // most often there is still no room, which is found out without holding up others
-		_, nodes, err := c.choose(ctx, l, count)
-		if err != nil || len(nodes) == 0 {
+	decided := c.plan
+	if decided.Scarce { // most often there is still no room, which is found out without holding up others
+		got, err := c.choose(ctx, l, count)
+		if err != nil {
 			return err
+		}
+		if len(got.Nodes) == 0 {
+			c.plan = decide.WithPlaces(decided, c.seen, got)
+			return nil
 		}
 	}
 	if !c.placing.take() {
@@ -140,15 +133,12 @@ func (c *carrying) placeOf(ctx context.Context, l line, count int) error {
 	if err := postgres.Lock(ctx, c.q, []fleet.ObjectKey{placementKey}); err != nil {
 		return err
 	}
-	rooms, nodes, err := c.choose(ctx, l, count)
+	got, err := c.choose(ctx, l, count)
 	if err != nil {
 		return err
 	}
-	fit := rooms.fitting(nodes, l.spec.Placement.Pools)
-	if len(fit) < len(nodes) { // the others have their turn when these are there
-		c.plan.More, c.plan.Done = true, false
-	}
-	for _, node := range fit {
+	c.plan = decide.WithPlaces(decided, c.seen, got)
+	for _, node := range got.Nodes {
 		id, err := newReplicaID()
 		if err != nil {
 			return err
@@ -159,23 +149,25 @@ func (c *carrying) placeOf(ctx context.Context, l line, count int) error {
 	return nil
 }
 
-// choose chooses nodes for replicas of a revision, and adapts the plan to the available room.
-func (c *carrying) choose(ctx context.Context, l line, count int) (nodeRooms, []fleet.NodeName, error) {
+// choose chooses nodes for replicas of a revision.
+func (c *carrying) choose(ctx context.Context, l line, count int) (decide.Places, error) {
 	rooms, err := readRooms(ctx, c.q, roomsFor{c.name(), l.revision.Revision})
 	if err != nil {
-		return rooms, nil, err
+		return decide.Places{}, err
 	}
-	seen, with := decide.StableLine(c.seen), decide.WithStablePlaces
-	if c.rollout != nil && l.version == c.next.version {
-		seen, with = decide.NextLine(c.seen), decide.WithNextPlaces
+	seen, next := decide.StableLine(c.seen), c.rollout != nil && l.version == c.next.version
+	if next {
+		seen = decide.NextLine(c.seen)
 	}
 	got := decide.Place(decide.PlaceRequest{
 		Count: count, Project: fleet.ProjectName(c.row.Project), Spec: l.spec.Placement, Resources: l.terms.Resources,
 		Driver: l.terms.Driver, Ports: l.terms.Ports, Readiness: l.terms.readiness(),
 		LostBefore: c.seen.At.Add(-time.Duration(seen.Terms.WithDefaults().LostSeconds) * time.Second),
 	}, decide.Spread(seen, rooms.all))
-	c.plan = with(c.decided, c.seen, got)
-	return rooms, got.Nodes, nil
+	fit := rooms.fitting(got.Nodes, l.spec.Placement.Pools)
+	later := len(fit) < len(got.Nodes)
+	got.Nodes = fit
+	return decide.Places{Placed: got, Next: next, Later: later}, nil
 }
 
 func newReplicaID() (string, error) {
