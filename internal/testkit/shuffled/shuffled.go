@@ -4,7 +4,6 @@
 package shuffled
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"reflect"
 )
@@ -16,8 +15,6 @@ const some = 4
 // whose field when is the predicate; the first match wins. It returns the number of tables, so that a package variable can hold it:
 //
 //	var _ = shuffled.Rules(aRules, bRules)
-//
-// It panics on what is no table.
 func Rules(tables ...any) int {
 	for _, t := range tables {
 		shuffle(reflect.ValueOf(t))
@@ -29,16 +26,13 @@ func shuffle(table reflect.Value) {
 	var whens []reflect.Value
 	for i := range table.Len() {
 		when := table.Index(i).FieldByName("when")
-		if !when.IsValid() {
-			panic(fmt.Sprintf("%s has no field when", table.Type()))
-		}
 		whens = append(whens, reflect.NewAt(when.Type(), when.Addr().UnsafePointer()).Elem()) // as the field is not exported
 	}
 	first := reflect.ValueOf(whens[0].Interface())
 	all := append([]reflect.Value{first}, whens[1:]...)
 	whens[0].Set(reflect.MakeFunc(first.Type(), func(args []reflect.Value) []reflect.Value {
-		if rand.IntN(some) == 0 { //nolint:gosec // any
-			for _, i := range rand.Perm(len(all)) { //nolint:gosec // any order
+		if rand.IntN(some) == 0 {
+			for _, i := range rand.Perm(len(all)) {
 				all[i].Call(args)
 			}
 		}
