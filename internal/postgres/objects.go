@@ -237,7 +237,7 @@ func saveUpdate(ctx context.Context, q *db.Queries, event, actor string, before 
 	}
 	row, err := q.UpdateObject(ctx, db.UpdateObjectParams{
 		Kind: string(next.Kind), Scope: next.Scope, Name: next.Name, Uid: next.UID, Labels: labels, Generation: next.Generation, Spec: next.Spec,
-		Syncing: next.Syncing, DeletingSince: next.DeletingSince, Type: event, Project: string(next.Project), Actor: actor,
+		Syncing: next.Syncing, DeletingSince: next.DeletingSince, Deletes: event == eventDeleting, Type: event, Project: string(next.Project), Actor: actor,
 		Before: Declared(before), After: Declared(&next),
 	})
 	if err != nil {
@@ -269,15 +269,17 @@ func labelsOf(labels map[string]string) (json.RawMessage, error) {
 	return b, Failed("write labels", err)
 }
 
+// eventDeleting gives an object its deletion mark, with the time of the transaction.
+const eventDeleting = "deleting"
+
 // MarkDeleting gives an object its deletion mark; it goes when its nodes have confirmed.
-func MarkDeleting(ctx context.Context, q *db.Queries, actor string, before *fleet.Object, now time.Time) (Written, error) {
+func MarkDeleting(ctx context.Context, q *db.Queries, actor string, before *fleet.Object) (Written, error) {
 	if before.DeletingSince != nil {
 		return Written{Before: before, After: before}, nil
 	}
 	next := *before
 	next.Generation++
-	next.DeletingSince = &now
-	return saveUpdate(ctx, q, "deleting", actor, before, next)
+	return saveUpdate(ctx, q, eventDeleting, actor, before, next)
 }
 
 // Remove takes an object out of the table.

@@ -337,13 +337,14 @@ func (q *Queries) InsertDeliveries(ctx context.Context, arg InsertDeliveriesPara
 
 const insertFetchTokens = `-- name: InsertFetchTokens :exec
 INSERT INTO fetch_tokens (deployment_id, node, hash, expires_at)
-SELECT t.id, $1, t.hash, now() + make_interval(secs => $2::float8)
-FROM (SELECT unnest($3::text[]) AS id, unnest($4::bytea[]) AS hash) t
+SELECT t.id, $1, t.hash, greatest(now() + make_interval(secs => $2::float8), $3::timestamptz)
+FROM (SELECT unnest($4::text[]) AS id, unnest($5::bytea[]) AS hash) t
 `
 
 type InsertFetchTokensParams struct {
 	Node    string
 	Seconds float64
+	Until   *time.Time
 	Ids     []string
 	Hashes  [][]byte
 }
@@ -352,6 +353,7 @@ func (q *Queries) InsertFetchTokens(ctx context.Context, arg InsertFetchTokensPa
 	_, err := q.db.Exec(ctx, insertFetchTokens,
 		arg.Node,
 		arg.Seconds,
+		arg.Until,
 		arg.Ids,
 		arg.Hashes,
 	)
@@ -417,11 +419,12 @@ func (q *Queries) InsertTargets(ctx context.Context, arg InsertTargetsParams) er
 	return err
 }
 
-const insertTicket = `-- name: InsertTicket :exec
+const insertTicket = `-- name: InsertTicket :one
 INSERT INTO snapshot_tickets (id, site, name, node, revision, expires_at)
 VALUES ($1, $2, $3, $4, $5, now() + make_interval(secs => $6::float8))
 ON CONFLICT (id) DO UPDATE SET revision = excluded.revision, expires_at = excluded.expires_at
 WHERE snapshot_tickets.revision <= excluded.revision
+RETURNING expires_at
 `
 
 type InsertTicketParams struct {
@@ -433,8 +436,8 @@ type InsertTicketParams struct {
 	Seconds  float64
 }
 
-func (q *Queries) InsertTicket(ctx context.Context, arg InsertTicketParams) error {
-	_, err := q.db.Exec(ctx, insertTicket,
+func (q *Queries) InsertTicket(ctx context.Context, arg InsertTicketParams) (time.Time, error) {
+	row := q.db.QueryRow(ctx, insertTicket,
 		arg.ID,
 		arg.Site,
 		arg.Name,
@@ -442,7 +445,9 @@ func (q *Queries) InsertTicket(ctx context.Context, arg InsertTicketParams) erro
 		arg.Revision,
 		arg.Seconds,
 	)
-	return err
+	var expires_at time.Time
+	err := row.Scan(&expires_at)
+	return expires_at, err
 }
 
 const listDeliveries = `-- name: ListDeliveries :many

@@ -738,13 +738,13 @@ func (q *Queries) TakeOutbox(ctx context.Context, subjects []string) error {
 const updateObject = `-- name: UpdateObject :one
 WITH appended AS (
     INSERT INTO events (era, type, kind, project, scope, name, uid, generation, actor, before, after)
-    SELECT r.era, $10, $7, $11, $8, $9, $1, $3, $12, $13::jsonb, $14::jsonb FROM region r
+    SELECT r.era, $11, $8, $12, $9, $10, $1, $3, $13, $14::jsonb, $15::jsonb FROM region r
     RETURNING seq)
 UPDATE objects o
 SET uid = $1, labels = $2, generation = $3, resource_version = a.seq, spec = $4, syncing = $5,
-    deleting_since = $6, updated_at = now()
+    deleting_since = CASE WHEN $6::boolean THEN now() ELSE $7 END, updated_at = now()
 FROM appended a
-WHERE o.kind = $7 AND o.scope = $8 AND o.name = $9
+WHERE o.kind = $8 AND o.scope = $9 AND o.name = $10
 RETURNING o.uid, o.kind, o.api_version, o.project, o.scope, o.name, o.labels, o.generation, o.resource_version, o.spec, o.syncing, o.owner_epoch, o.created_by, o.created_at, o.updated_at, o.deleting_since, o.service, o.refreshed, o.owner_number
 `
 
@@ -754,6 +754,7 @@ type UpdateObjectParams struct {
 	Generation    int64
 	Spec          json.RawMessage
 	Syncing       json.RawMessage
+	Deletes       bool
 	DeletingSince *time.Time
 	Kind          string
 	Scope         string
@@ -772,6 +773,7 @@ func (q *Queries) UpdateObject(ctx context.Context, arg UpdateObjectParams) (Obj
 		arg.Generation,
 		arg.Spec,
 		arg.Syncing,
+		arg.Deletes,
 		arg.DeletingSince,
 		arg.Kind,
 		arg.Scope,

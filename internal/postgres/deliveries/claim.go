@@ -178,14 +178,16 @@ func (w *walk) fillTicket(ctx context.Context, p fleet.Prepare, out *fleet.Prepa
 		return false, err
 	}
 	number := snap.Version.Revision
-	err = w.q.InsertTicket(ctx, db.InsertTicketParams{
+	out.Deadline, err = w.q.InsertTicket(ctx, db.InsertTicketParams{
 		ID: string(p.Ticket), Site: string(p.Site), Name: string(p.Instance), Node: string(p.Node),
 		Revision: number, Seconds: p.TTL.Seconds(),
 	})
+	if postgres.NoRows(err) { // it is of something newer by now
+		return false, nil
+	}
 	if err != nil {
 		return false, postgres.Failed("write the snapshot ticket", err)
 	}
-	out.Deadline = time.Now().Add(p.TTL)
 	return w.fillCommand(ctx, p, string(p.Ticket), number, out)
 }
 
@@ -196,7 +198,7 @@ func (w *walk) fillCommand(ctx context.Context, p fleet.Prepare, id string, revi
 	}
 	out.Command.DeploymentID, out.Command.Revision, out.Command.DeployedBy = id, RevisionOf(r), r.CreatedBy
 	err = w.q.InsertFetchTokens(ctx, db.InsertFetchTokensParams{
-		Node: string(p.Node), Seconds: max(p.TTL, time.Until(out.Deadline)).Seconds(), Ids: []string{id}, Hashes: [][]byte{p.TokenHash},
+		Node: string(p.Node), Seconds: p.TTL.Seconds(), Until: &out.Deadline, Ids: []string{id}, Hashes: [][]byte{p.TokenHash},
 	})
 	return err == nil, postgres.Failed("write the fetch token", err)
 }

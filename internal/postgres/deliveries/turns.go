@@ -188,7 +188,7 @@ func (s *Store) delete(ctx context.Context, q *db.Queries, t InstanceTurn, last 
 		out.After, out.Changed = nil, true
 		return postgres.Remove(ctx, q, t.Actor, out.Before)
 	}
-	if out.Written, err = postgres.MarkDeleting(ctx, q, t.Actor, out.Before, time.Now()); err != nil {
+	if out.Written, err = postgres.MarkDeleting(ctx, q, t.Actor, out.Before); err != nil {
 		return err
 	}
 	if last.Action == string(fleet.ActionDelete) {

@@ -190,11 +190,8 @@ func (w *deploymentWork) destroy(ctx context.Context, t DeploymentTurn, out *pos
 	if w.object.UID == w.row.Uid && w.row.Revision == 0 && fleet.DeploymentState(w.row.State) == fleet.DeploymentPending {
 		return w.destroyUnreleased(ctx, t, out)
 	}
-	now, err := w.q.Now(ctx)
-	if err != nil {
-		return postgres.Failed("read the clock", err)
-	}
-	if out.Written, err = postgres.MarkDeleting(ctx, w.q, t.Actor, w.object, now); err != nil {
+	var err error
+	if out.Written, err = postgres.MarkDeleting(ctx, w.q, t.Actor, w.object); err != nil {
 		return err
 	}
 	w.object = out.After

@@ -145,7 +145,7 @@ WHERE delivery_id = @delivery_id AND node = @node;
 
 -- name: InsertFetchTokens :exec
 INSERT INTO fetch_tokens (deployment_id, node, hash, expires_at)
-SELECT t.id, @node, t.hash, now() + make_interval(secs => @seconds::float8)
+SELECT t.id, @node, t.hash, greatest(now() + make_interval(secs => @seconds::float8), sqlc.narg(until)::timestamptz)
 FROM (SELECT unnest(@ids::text[]) AS id, unnest(@hashes::bytea[]) AS hash) t;
 
 -- Of a delivery in a batch the batch's tokens are as good as its own.
@@ -164,11 +164,12 @@ SELECT r.content_kind, r.body_hash, r.size, r.run,
 FROM snapshot_tickets t JOIN revisions r ON r.site = t.site AND r.name = t.name AND r.revision = t.revision
 WHERE t.id = @id AND t.expires_at > now();
 
--- name: InsertTicket :exec
+-- name: InsertTicket :one
 INSERT INTO snapshot_tickets (id, site, name, node, revision, expires_at)
 VALUES (@id, @site, @name, @node, @revision, now() + make_interval(secs => @seconds::float8))
 ON CONFLICT (id) DO UPDATE SET revision = excluded.revision, expires_at = excluded.expires_at
-WHERE snapshot_tickets.revision <= excluded.revision;
+WHERE snapshot_tickets.revision <= excluded.revision
+RETURNING expires_at;
 
 -- name: UnsettledDeliveries :many
 SELECT d.id, d.revision, d.node,

@@ -39,7 +39,7 @@ WITH appended AS (
     RETURNING seq)
 UPDATE objects o
 SET uid = @uid, labels = @labels, generation = @generation, resource_version = a.seq, spec = @spec, syncing = @syncing,
-    deleting_since = sqlc.narg(deleting_since), updated_at = now()
+    deleting_since = CASE WHEN @deletes::boolean THEN now() ELSE sqlc.narg(deleting_since) END, updated_at = now()
 FROM appended a
 WHERE o.kind = @kind AND o.scope = @scope AND o.name = @name
 RETURNING o.*;
