@@ -147,7 +147,7 @@ func acceptedText(verb string, a api.Accepted) string {
 		text += ", nothing to deliver"
 	case a.Object != nil && a.Object.Kind == string(fleet.KindDeployment) && !strings.HasSuffix(verb, " accepted"):
 		text += ", nothing to do"
-		if len(a.Changes) > 0 { // it returned from it, or was told not to release it
+		if len(a.Changes) > 0 { // it was rolled back, or is not to be released
 			text += "; but it differs from what runs, see \"holdfast explain deployment " + clean(a.Object.Name) + "\""
 		}
 	}

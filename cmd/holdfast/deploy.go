@@ -52,7 +52,7 @@ func (c *cli) rollbackVerb() verb {
 	v := c.verbOfInstances("rollback", "Restore an earlier revision of instances", func(arg, site string) (fleet.ObjectKey, error) {
 		name, is := strings.CutPrefix(arg, deploymentPrefix)
 		if is || site == "" && !strings.Contains(arg, "/") {
-			return fleet.ObjectKey{}, &usageError{fmt.Errorf("%q is no instance: use SITE/NAME, or for a deployment %q", arg, "holdfast rollout rollback "+name)}
+			return fleet.ObjectKey{}, &usageError{fmt.Errorf("%q does not name an instance: use SITE/NAME, or for a deployment %q", arg, "holdfast rollout rollback "+name)}
 		}
 		return instanceKey(arg, site)
 	}, rollbackBody)

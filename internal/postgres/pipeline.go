@@ -16,8 +16,8 @@ import (
 
 // pipeline is one transaction that holds back statements whose result is not read and
 // sends them with the next one whose result is read. A step of many small writes costs a
-// few round trips. The order stays; the error of a statement that was kept back names it
-// and comes with the statement that it travelled with.
+// few round trips. The order stays. An error names the statement that failed; that of one that was kept back comes with
+// the statement that it travelled with.
 type pipeline struct {
 	conn   *pgxpool.Conn
 	kept   *pgx.Batch
@@ -86,7 +86,7 @@ func (p *pipeline) Exec(ctx context.Context, sql string, args ...any) (pgconn.Co
 		return pgconn.CommandTag{}, err
 	}
 	tag, err := results.Exec()
-	return tag, errors.Join(err, results.Close())
+	return tag, named(sql, errors.Join(err, results.Close()))
 }
 
 // countsRows reads the annotation that sqlc leaves in the text of a query.
@@ -103,9 +103,9 @@ func (p *pipeline) Query(ctx context.Context, sql string, args ...any) (pgx.Rows
 	}
 	rows, err := results.Query() //nolint:rowserrcheck // the caller reads them
 	if err != nil {
-		return nil, errors.Join(err, results.Close())
+		return nil, named(sql, errors.Join(err, results.Close()))
 	}
-	return &sentRows{Rows: rows, results: results}, nil
+	return &sentRows{Rows: rows, sql: sql, results: results}, nil
 }
 
 // QueryRow is Query for one row.
@@ -148,6 +148,9 @@ func (p *pipeline) flush(ctx context.Context) error {
 
 // named identifies which of many statements failed.
 func named(sql string, err error) error {
+	if err == nil {
+		return nil
+	}
 	first, _, _ := strings.Cut(sql, "\n")
 	if name, is := strings.CutPrefix(first, "-- name: "); is {
 		return fmt.Errorf("%s: %w", name, err)
@@ -158,6 +161,7 @@ func named(sql string, err error) error {
 // sentRows are the rows of the last statement of a batch, which ends with them.
 type sentRows struct {
 	pgx.Rows
+	sql     string
 	results pgx.BatchResults
 	err     error
 	closed  bool
@@ -183,10 +187,13 @@ func (r *sentRows) Next() bool {
 // Err is the error of the statement, or of its batch.
 func (r *sentRows) Err() error {
 	if err := r.Rows.Err(); err != nil {
-		return err
+		return named(r.sql, err)
 	}
-	return r.err
+	return named(r.sql, r.err)
 }
+
+// Scan names the statement too.
+func (r *sentRows) Scan(into ...any) error { return named(r.sql, r.Rows.Scan(into...)) }
 
 type sentRow struct {
 	rows pgx.Rows

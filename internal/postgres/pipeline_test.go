@@ -42,6 +42,16 @@ func TestPipeline(t *testing.T) {
 		}
 	})
 
+	t.Run("a read that fails is named", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		c := b.ChangeOf(`{"a":1}`)
+		b.Exec(`ALTER TABLE objects RENAME COLUMN spec TO was_spec`)
+		_, err := b.PutInstance(t.Context(), c)
+		stores.Refused(t, fleet.Internal, err)
+		require.Regexp(t, `[A-Z]\w+ :(one|many): ERROR: column`, causes(err))
+	})
+
 	t.Run("a dry run finds what the real one would", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)

@@ -116,11 +116,10 @@ func (p *pipeline) answer(ctx context.Context, asking []*asker) (again []*asker,
 		}
 	}
 	for _, a := range asking {
-		a.rows, a.err = results.Query() //nolint:rowserrcheck // the function reads them
+		rows, err := results.Query() //nolint:rowserrcheck // the function reads them
+		a.rows, a.err = &sentRows{Rows: rows, sql: a.sql, closed: true}, named(a.sql, err)
 		asks, err := a.goOn()
-		if a.rows != nil {
-			a.rows.Close()
-		}
+		rows.Close()
 		if err != nil {
 			return nil, err
 		}
