@@ -180,13 +180,10 @@ func (v deploymentView) replacedFor(r fleet.ReplicaSeen) (reason, message string
 // proven ones replace (F53), then those on lost nodes. It keeps enough that are proven or to be replaced.
 func (c *deploymentCase) endSurplus() {
 	good := c.v.victims()
-	for _, r := range good[:c.v.surplus()] {
-		c.terminate(r, ReasonScaledDown, fmt.Sprintf("the target is %d", c.v.Target))
-	}
-	kept, stale := good[c.v.surplus():], heard(c.v.stale)
+	surplus, kept, stale := good[:c.v.surplus()], good[c.v.surplus():], heard(c.v.stale)
 	relied := c.v.relied(stale)
 	short := c.v.short || len(c.v.proven(kept))+len(routable(relied)) < c.v.Target
-	left := relied
+	left, hurried := relied, false
 	for _, r := range stale {
 		others := slices.DeleteFunc(slices.Clone(left), func(x fleet.ReplicaSeen) bool { return x.ID == r.ID })
 		count := len(others)
@@ -195,8 +192,15 @@ func (c *deploymentCase) endSurplus() {
 		}
 		if len(c.v.covers(kept, r))+count >= c.v.Target {
 			c.replaced(r)
-			left = others
+			left, hurried = others, hurried || c.v.hurries(r)
 		}
+	}
+	if hurried { // what ended for replicas that are not proven has these beside them until the next visit
+		c.plan.More = c.plan.More || len(surplus) > 0
+		surplus = nil
+	}
+	for _, r := range surplus {
+		c.terminate(r, ReasonScaledDown, fmt.Sprintf("the target is %d", c.v.Target))
 	}
 	if len(c.v.proven(kept))+len(relied) < c.v.Target {
 		c.failAway()

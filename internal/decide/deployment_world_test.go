@@ -318,33 +318,24 @@ func (g *region) keepsRoutable(seen fleet.DeploymentSeen, p fleet.DeploymentPlan
 	}
 }
 
-// keepsWorking: a replica that works ends only while the others that are stable or proven are as many as are to be, or were. A surplus
-// waits for no proof: what ends beside it for another reason is judged by itself.
+// keepsWorking: a replica that works ends only while the others that are stable or proven are as many as are to be, or were.
 func (g *region) keepsWorking(seen fleet.DeploymentSeen, p fleet.DeploymentPlan, over bool) {
 	if over || seen.Rollout != nil && p.Rollout != nil && seen.Rollout.Strategy.Type == fleet.StrategyRecreate {
 		return
 	}
-	least, first := bounds.Least(seen), 0
+	least, first, after := bounds.Least(seen), 0, seen
 	if p.Rollout != nil && p.Rollout.Short {
 		least--
 	} else if p.Rollout == nil && p.Rule == decide.ReasonOldFirst {
 		first = 1
 	}
-	without := func(surplus bool) fleet.DeploymentSeen {
-		after := seen
-		after.Replicas = slices.DeleteFunc(slices.Clone(seen.Replicas), func(r fleet.ReplicaSeen) bool {
-			return slices.ContainsFunc(p.Terminate, func(s fleet.ReplicaStep) bool {
-				return s.ID == r.ID && (!surplus || s.Reason == decide.ReasonScaledDown)
-			})
-		})
-		return after
-	}
+	after.Replicas = slices.DeleteFunc(slices.Clone(seen.Replicas), func(r fleet.ReplicaSeen) bool {
+		return slices.ContainsFunc(p.Terminate, func(s fleet.ReplicaStep) bool { return s.ID == r.ID })
+	})
 	for _, r := range seen.Replicas {
-		i := slices.IndexFunc(p.Terminate, func(s fleet.ReplicaStep) bool { return s.ID == r.ID })
-		if i < 0 || !bounds.Routable(r) {
+		if slices.ContainsFunc(after.Replicas, func(x fleet.ReplicaSeen) bool { return x.ID == r.ID }) || !bounds.Routable(r) {
 			continue
 		}
-		after := without(p.Terminate[i].Reason == decide.ReasonScaledDown)
 		before := bounds.Covers(seen, fleet.ReplicaSeen{LeaveBy: r.LeaveBy, Stop: r.Stop})
 		require.GreaterOrEqual(g.t, bounds.Covers(after, r), min(least, before)-first, "%s ends %s for what is not proven: %+v", p.Rule, r.ID, p.Rollout)
 	}

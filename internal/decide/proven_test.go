@@ -80,6 +80,9 @@ func TestProof(t *testing.T) {
 		"a new one whose drain has no time left is relied on by none": {
 			rolling(target(2, 1), run(1, 1), run(1, 2), run(1, 2, drained(time.Second)), run(1, 2, routableFor(time.Second))), 0, "3", 0,
 		},
+		"a surplus stays while a drain ends one for what is not proven": {
+			deployment(target(1, 1), has(replica(1, drained(time.Second)), replica(2, routableFor(2*time.Second)), replica(3, routableFor(time.Second)))), 0, "1", 0,
+		},
 		"a scale ends the unproven first, of these the newest": {
 			deployment(target(2, 1), has(replica(1), replica(2), replica(3, routableFor(2*time.Second)), replica(4, routableFor(time.Second)))), 0, "43", 0,
 		},

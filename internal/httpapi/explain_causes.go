@@ -28,10 +28,7 @@ const (
 // WordChecksFail is the reason of a replica that has not failed, and whose checks do.
 const WordChecksFail = "checks_fail"
 
-// restartHint ends with the name of the deployment.
-const restartHint = "holdfast restart deployment "
-
-// causeRules name the cause behind each stable word, and what helps; the weightiest come first.
+// causeRules name the cause behind each stable word, and what helps, with NAME for that of the deployment; the weightiest come first.
 var causeRules = []struct {
 	code  string
 	words []string
@@ -47,7 +44,7 @@ var causeRules = []struct {
 	{CauseProgram, []string{
 		fleet.ReasonExited, fleet.ReasonNotStarted, fleet.ReasonStartupDeadline, fleet.ReasonProbesFailed,
 		fleet.ReasonRestartsUsedUp, fleet.ReasonOutOfMemory, fleet.ReasonPortTaken, fleet.ReasonGPUTaken, WordChecksFail,
-	}, "output below is what the program wrote last; then correct the declaration, or " + restartHint},
+	}, "output below is what the program wrote last; then correct the declaration, or holdfast restart deployment NAME"},
 	{CauseNode, []string{decide.ReasonNodeLost, decide.ReasonLost, decide.ReasonNotTakenUp, decide.ReasonStuck, decide.ReasonNotHeard, fleet.ReasonNodeStopped}, "holdfast get nodes"},
 }
 
@@ -76,18 +73,10 @@ func (x *explaining) causes() []api.Cause {
 			if known || !slices.Contains(rule.words, w.reason) {
 				continue
 			}
-			out = append(out, api.Cause{Code: rule.code, Reason: w.reason, Message: w.message, Hint: x.named(rule.hint)})
+			out = append(out, api.Cause{Code: rule.code, Reason: w.reason, Message: w.message, Hint: strings.ReplaceAll(rule.hint, "NAME", string(x.name))})
 		}
 	}
 	return out
-}
-
-// named completes a hint that ends with the name.
-func (x *explaining) named(hint string) string {
-	if strings.HasSuffix(hint, restartHint) {
-		hint += string(x.name)
-	}
-	return hint
 }
 
 // converged says that as many replicas are healthy as there are to be, of what was released, and that
