@@ -157,3 +157,16 @@ func TestProcess(t *testing.T) {
 		require.ErrorContains(t, err, "no disk left")
 	})
 }
+
+// The start of a region waits for no node that was stopped by hand meanwhile.
+func TestWantedNodes(t *testing.T) {
+	t.Parallel()
+	s, _ := newTestSupervisor(t)
+	for _, name := range []string{"a", "b"} {
+		require.NoError(t, s.add(shellSpec(t, name, sleeper)).start(t.Context()))
+	}
+	l := &laptop{supervisor: s}
+	require.Equal(t, []fleet.NodeName{"a", "b"}, l.wanted([]fleet.NodeName{"a", "b"}))
+	require.NoError(t, s.stop(t.Context(), "b"))
+	require.Equal(t, []fleet.NodeName{"a"}, l.wanted([]fleet.NodeName{"a", "b"}))
+}

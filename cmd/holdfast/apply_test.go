@@ -205,7 +205,7 @@ func TestBadManifests(t *testing.T) {
 		})
 	}
 
-	t.Run("all faults are told at once, of JSON with their line", func(t *testing.T) {
+	t.Run("all faults are listed at once, those of JSON with line and column", func(t *testing.T) {
 		t.Parallel()
 		s := newShell(t, newRegion(t))
 		got := s.run("apply", "-f", write(t, "a.json", "{\"kind\":\"Site\",\n\"name\":}"), "-f", write(t, "b.json", "\n\n{\"kind\":\"Site\"}"))

@@ -5,10 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strings"
-	"unicode/utf8"
 
 	"github.com/holdfast-io/holdfast/internal/compose"
+	"github.com/holdfast-io/holdfast/internal/documents"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
@@ -28,18 +27,11 @@ func checkConfig(name string, data []byte) error {
 	}
 	at := name
 	if offset, ok := compose.OffsetOf(err); ok {
-		line, column := position(data, offset)
+		line, column := documents.Position(data, offset)
 		at = fmt.Sprintf("%s:%d:%d", name, line, column)
 	}
 	if refused.Field != "" {
 		at += ": " + refused.Field
 	}
 	return fmt.Errorf("%s: %s; %s", at, refused.Message, asArtifact)
-}
-
-// position counts lines and characters from 1.
-func position(data []byte, offset int64) (line, column int) {
-	before := data[:min(offset, int64(len(data)))]
-	start := bytes.LastIndexByte(before, '\n') + 1
-	return 1 + bytes.Count(before, []byte("\n")), 1 + utf8.RuneCountInString(strings.TrimPrefix(string(before[start:]), "\ufeff"))
 }

@@ -97,7 +97,7 @@ func (l *replicaLogReader) silence() string {
 	return fmt.Sprintf("the replicas of deployment %s wrote nothing that has arrived: %s (nodes send output every few seconds)", l.name, strings.Join(names, ", "))
 }
 
-// nothing tells people that there is no output. It is no output itself.
+// nothing writes to stderr that there is no output.
 func (c *cli) nothing(text string) { fmt.Fprintln(c.stderr, clean(text)) }
 
 // round writes the new output of each replica, and for a while that of ended ones.

@@ -61,22 +61,24 @@ func splitJSON(file, dir string, data []byte) ([]Document, error) {
 		if err != nil {
 			var syntax *json.SyntaxError
 			if errors.As(err, &syntax) {
-				begin = syntax.Offset
+				begin = max(0, syntax.Offset-1) // it counts what was read
 			}
-			return all, fmt.Errorf("%s:%d: not JSON: %w", place(file, data, begin), column(data, begin), err)
+			line, column := Position(data, begin)
+			return all, fmt.Errorf("%s:%d:%d: not JSON: %w", file, line, column, err)
 		}
 		all = append(all, Document{At: place(file, data, begin), Dir: dir, Data: value})
 	}
 }
 
-// column counts the characters of a line up to an offset, from 1.
-func column(data []byte, offset int64) int {
-	line := data[:min(offset, int64(len(data)))]
-	return max(1, utf8.RuneCount(line[bytes.LastIndexByte(line, '\n')+1:]))
+// Position counts lines and characters from 1, up to an offset in bytes.
+func Position(data []byte, offset int64) (line, column int) {
+	before := data[:min(offset, int64(len(data)))]
+	start := bytes.LastIndexByte(before, '\n') + 1
+	return 1 + bytes.Count(before, []byte("\n")), 1 + utf8.RuneCountInString(strings.TrimPrefix(string(before[start:]), "\ufeff"))
 }
 
 // place names a line of a file.
 func place(file string, data []byte, offset int64) string {
-	line := 1 + bytes.Count(data[:min(offset, int64(len(data)))], []byte("\n"))
+	line, _ := Position(data, offset)
 	return fmt.Sprintf("%s:%d", file, line)
 }

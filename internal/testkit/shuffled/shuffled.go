@@ -11,8 +11,9 @@ import (
 // some is of how many decisions one is shuffled: predicates that verify signatures take their time.
 const some = 4
 
-// Rules has the first predicate of each table evaluate all of the table before it answers, in one of some decisions. A table is a slice of structs
-// whose field when is the predicate; the first match wins. It returns the number of tables, so that a package variable can hold it:
+// Rules has the first predicate of each table evaluate all of the table before it answers, in one of some decisions. A table is a
+// slice of structs whose field when is the predicate; the first match wins. It returns the number of tables, so that a package variable
+// can hold it:
 //
 //	var _ = shuffled.Rules(aRules, bRules)
 func Rules(tables ...any) int {
