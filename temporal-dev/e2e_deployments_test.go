@@ -18,7 +18,8 @@ import (
 )
 
 // F1, F2, F3, F4, F5, F6, F7, F41, F51, F52, F53, F61, F62, F63, F64, F68, F71, F72, F77, S13 to S19, S31 to S56, S75 to S84, S94, S105 to S107, S110 to S115, S121, S130, S135, X1 to X8, X25
-func TestE2EDeployments(t *testing.T) { // alone: it loads the machine
+func TestE2EDeployments(t *testing.T) {
+	t.Parallel()
 	s := startWith(t, 2, isolated)
 	together(t, []part{
 		{"life", s.replicasLive},

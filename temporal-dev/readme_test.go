@@ -75,7 +75,8 @@ var readmeSteps = []readmeStep{
 
 // X4, X20, N101, N102: the README's commands, in their order and as they are typed, do what it says: in a copy of the tree, with
 // nothing in PATH but Go, as the user of the test, and as another user where that is root.
-func TestReadme(t *testing.T) { // alone: it compiles, and uses the default ports
+func TestReadme(t *testing.T) { // the only one that uses the default ports
+	t.Parallel()
 	realOnly(t)
 	typed, table := readmeCommands(t)
 	require.Len(t, typed, len(readmeSteps))

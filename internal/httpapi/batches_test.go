@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -400,32 +399,4 @@ func TestTicketBodies(t *testing.T) {
 	require.Equal(t, http.StatusUnauthorized, r.call("", http.MethodPost, path, hashesOf(1)).status)
 	require.Equal(t, http.StatusUnauthorized, r.call(token, http.MethodPost, "/api/internal/sites/plant-2/bodies", hashesOf(1)).status)
 	require.Equal(t, "/hashes", r.call(token, http.MethodPost, path, hashesOf(fleet.MaxBatchItems+1)).problem(t).Field)
-}
-
-// N97: not parallel, because it measures the heap that all tests share.
-func TestBatchMemoryIsBounded(t *testing.T) {
-	const bodies, allowed = 64, 24 << 20
-	r, f, tokens := withBatch(t)
-	f.bodies = func(_ fleet.NodeName, _ []fleet.Hash, emit func(fleet.Hash, []byte) error) error {
-		for range bodies {
-			body := make([]byte, fleet.MaxBatchBody)
-			_, _ = rand.Read(body) // never fails
-			if err := emit(someHash, body); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	runtime.GC()
-	before := heap()
-	for _, coding := range []string{"", "gzip", "zstd"} {
-		resp, err := plain.Do(r.request(tokens[0], http.MethodPost, batchPath+"/bodies", hashesOf(1), "Accept-Encoding", coding))
-		require.NoError(t, err)
-		down := &sampling{from: resp.Body, every: 1 << 20}
-		n, err := io.Copy(io.Discard, down)
-		require.NoError(t, err)
-		require.NoError(t, resp.Body.Close())
-		require.Greater(t, n, int64(bodies)<<20)
-		require.Less(t, down.most, before+allowed, "%d MiB", (down.most-before)>>20)
-	}
 }

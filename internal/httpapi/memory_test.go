@@ -1,15 +1,20 @@
+//go:build !race
+
 package httpapi
 
 import (
+	"bytes"
 	"io"
 	"math/rand/v2"
 	"net/http"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
 // sampling reads through, and remembers the largest heap that it saw.
@@ -70,4 +75,47 @@ func TestMemoryIsBounded(t *testing.T) {
 		require.Greater(t, n, int64(size*9/10))
 		check(down)
 	}
+}
+
+// N97: not parallel, because it measures the heap that all tests share.
+func TestBatchMemoryIsBounded(t *testing.T) {
+	const bodies, allowed = 64, 24 << 20
+	r, f, tokens := withBatch(t)
+	noise := rand.NewChaCha8([32]byte{})
+	f.bodies = func(_ fleet.NodeName, _ []fleet.Hash, emit func(fleet.Hash, []byte) error) error {
+		for range bodies {
+			body := make([]byte, fleet.MaxBatchBody)
+			_, _ = noise.Read(body) // never fails
+			if err := emit(someHash, body); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	runtime.GC()
+	before := heap()
+	for _, coding := range []string{"", "gzip", "zstd"} {
+		resp, err := plain.Do(r.request(tokens[0], http.MethodPost, batchPath+"/bodies", hashesOf(1), "Accept-Encoding", coding))
+		require.NoError(t, err)
+		down := &sampling{from: resp.Body, every: 1 << 20}
+		n, err := io.Copy(io.Discard, down)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		require.Greater(t, n, int64(bodies)<<20)
+		require.Less(t, down.most, before+allowed, "%d MiB", (down.most-before)>>20)
+	}
+}
+
+// N97: the finder holds one token, however large the document and what it hides. Not
+// parallel, because it measures the heap that all tests share.
+func TestFindingSecretsIsBounded(t *testing.T) {
+	const rows, allowed = 200_000, 8 << 20
+	row := `{"name":"` + strings.Repeat("n", 100) + `","secret":[1,2,3]},`
+	body := bytes.NewReader([]byte(`{"a":[` + strings.Repeat(row, rows) + `1],"b":[` + strings.Repeat(row, rows) + `1]}`))
+	before := heap()
+	s := &sampling{from: body, every: 1 << 20}
+	hidden, err := findSecrets(s, []string{"/a/7/secret", "/b"})
+	require.NoError(t, err)
+	require.Len(t, hidden, 2)
+	require.Less(t, s.most, before+allowed)
 }

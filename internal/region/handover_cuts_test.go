@@ -463,7 +463,7 @@ func TestClaimedAndDeleted(t *testing.T) {
 					_, err := us.store.DeleteDeclared(t.Context(), h.write(key))
 					require.NoError(t, err)
 				}
-				eu.exec(t, `UPDATE region_streams SET position = '', began = ''`)
+				h.forgets("eu", "us")
 				h.cut("eu", "us", false)
 				h.ask("eu", "us", false)
 				h.agree("it is gone in both")

@@ -29,7 +29,7 @@ func TestDeletedByTheClaimantAsTheLastOwnerSays(t *testing.T) {
 	}
 	_, err = h.regions["us"].store.DeleteDeclared(t.Context(), h.write(press))
 	require.NoError(t, err)
-	h.regions["ap"].exec(t, `UPDATE region_streams SET position = '', began = '' WHERE peer = 'us'`)
+	h.forgets("ap", "us")
 	h.cut("us", "ap", false)
 	h.turn("ap knows who owns the project", func() bool { return h.owner("ap", "eu", lineKey) == "us 2" }, "us", "ap")
 	require.Equal(t, "eu 1", h.owner("ap", "eu", press))
@@ -60,7 +60,7 @@ func TestDeletedByTheClaimantAsTheLastOwnerOfACopySays(t *testing.T) {
 	}
 	_, err = h.regions["ap"].store.DeleteDeclared(t.Context(), h.write(press))
 	require.NoError(t, err)
-	h.regions["eu"].exec(t, `UPDATE region_streams SET position = '', began = '' WHERE peer = 'ap'`)
+	h.forgets("eu", "ap")
 	h.cut("ap", "eu", false)
 	h.turn("eu knows who owns the project", func() bool { return h.owner("eu", "eu", lineKey) == "ap 3" }, "ap", "eu")
 	require.Equal(t, "us 2", h.owner("eu", "eu", press))

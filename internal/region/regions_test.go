@@ -52,13 +52,14 @@ type mesh struct {
 	mu   sync.Mutex
 	cuts map[[2]fleet.RegionName]context.CancelFunc // ends the streams of a link; nil: it is cut
 	cut  map[[2]fleet.RegionName]bool
+	asks map[[2]fleet.RegionName]int // how often a stream was asked for
 
 	rivals atomic.Int64 // claims that streams and comparisons told of
 }
 
 func newMesh(t *testing.T, names ...fleet.RegionName) *mesh {
 	t.Helper()
-	m := &mesh{t: t, regions: map[fleet.RegionName]*sharing{}, cuts: map[[2]fleet.RegionName]context.CancelFunc{}, cut: map[[2]fleet.RegionName]bool{}}
+	m := &mesh{t: t, regions: map[fleet.RegionName]*sharing{}, cuts: map[[2]fleet.RegionName]context.CancelFunc{}, cut: map[[2]fleet.RegionName]bool{}, asks: map[[2]fleet.RegionName]int{}}
 	for _, name := range names {
 		r := newSharing(t, name, testkit.DatabaseURL(t))
 		s := r.store
@@ -105,6 +106,7 @@ func (f from) Watch(ctx context.Context, peer fleet.RegionName, at fleet.StreamP
 	f.mu.Lock()
 	cut := f.cut[link]
 	f.cuts[link] = cancel
+	f.asks[link]++
 	f.mu.Unlock()
 	if cut {
 		cancel()
@@ -143,6 +145,19 @@ func (m *mesh) setCut(link [2]fleet.RegionName, cut bool) {
 	if end := m.cuts[link]; cut && end != nil {
 		end()
 	}
+}
+
+// forgets has a region forget where it is in the stream of a peer from which it is cut off.
+func (m *mesh) forgets(self, peer fleet.RegionName) {
+	m.t.Helper()
+	m.regions[self].exec(m.t, `UPDATE region_streams SET position = '', began = '' WHERE peer = $1`, string(peer))
+	asks := func() int {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return m.asks[[2]fleet.RegionName{self, peer}]
+	}
+	before := asks() // the next may have read its place already
+	require.Eventually(m.t, func() bool { return asks() > before+1 }, patience, 5*time.Millisecond)
 }
 
 // follow has each region follow each other one, in short turns, until the context ends.
