@@ -16,7 +16,7 @@ type Backlog struct {
 func (s *Store) Backlogs(ctx context.Context) (map[string]Backlog, error) {
 	r, err := s.Q.Backlog(ctx)
 	if err != nil {
-		return nil, Failed("count what waits", err)
+		return nil, err
 	}
 	of := func(count int64, age float64) Backlog {
 		return Backlog{Count: count, Oldest: time.Duration(age * float64(time.Second))}

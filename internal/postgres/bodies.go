@@ -22,9 +22,9 @@ const ChunkSize = 1 << 20
 // after it in the log and flushes both.
 func (s *Store) PutBody(ctx context.Context, project fleet.ProjectName, body []byte) (fleet.Hash, error) {
 	sum := sha256.Sum256(body)
-	err := s.Tx(ctx, "store a body", func(q *db.Queries) error {
+	err := s.Tx(ctx, func(q *db.Queries) error {
 		if err := q.CommitLater(ctx); err != nil {
-			return Failed("store a body", err)
+			return err
 		}
 		known, err := knownBody(ctx, q, sum[:])
 		if err != nil || known {
@@ -32,13 +32,13 @@ func (s *Store) PutBody(ctx context.Context, project fleet.ProjectName, body []b
 		}
 		id, err := q.InsertWholeBody(ctx, db.InsertWholeBodyParams{Hash: sum[:], Size: int64(len(body))})
 		if err != nil {
-			return Failed("make a body", err)
+			return err
 		}
 		for idx := int32(0); len(body) > int(idx)*ChunkSize; idx++ {
 			from := int(idx) * ChunkSize
 			chunk := body[from:min(from+ChunkSize, len(body))]
 			if err := q.InsertChunk(ctx, db.InsertChunkParams{BodyID: id, Idx: idx, Data: chunk}); err != nil {
-				return Failed("store a chunk", err)
+				return err
 			}
 		}
 		return orAllow(ctx, q, nil, project, sum[:])
@@ -50,13 +50,13 @@ func (s *Store) PutBody(ctx context.Context, project fleet.ProjectName, body []b
 // body that is there cannot be collected before the transaction ends.
 func knownBody(ctx context.Context, q *db.Queries, sum []byte) (bool, error) {
 	if err := q.LockBodyHash(ctx, int64(binary.BigEndian.Uint64(sum[:8]))); err != nil { //nolint:gosec // any 64 bits will do
-		return false, Failed("lock a body", err)
+		return false, err
 	}
 	_, err := q.UseBody(ctx, sum)
 	if NoRows(err) {
 		return false, nil
 	}
-	return err == nil, Failed("read a body", err)
+	return err == nil, err
 }
 
 // orAllow lets a project refer to a body by its hash. Of what came from a peer ("") no project may.
@@ -64,7 +64,7 @@ func orAllow(ctx context.Context, q *db.Queries, err error, project fleet.Projec
 	if err != nil || project == "" {
 		return err
 	}
-	return Failed("let the project refer to a body", q.AllowBody(ctx, db.AllowBodyParams{Project: string(project), Hash: sum}))
+	return q.AllowBody(ctx, db.AllowBodyParams{Project: string(project), Hash: sum})
 }
 
 // BodySize gives the size of bytes that a project uploaded.
@@ -73,7 +73,7 @@ func (s *Store) BodySize(ctx context.Context, project fleet.ProjectName, h fleet
 	if NoRows(err) {
 		return 0, OrNotFound(nil, "artifact", string(h), "upload it first: POST /api/v1/artifacts")
 	}
-	return size, Failed("read a body", err)
+	return size, err
 }
 
 // Body reads a body by chunks; it is an io.ReadSeeker with the memory of one chunk.
@@ -93,7 +93,7 @@ func (s *Store) OpenBody(ctx context.Context, h fleet.Hash) (*Body, error) {
 	if NoRows(err) {
 		return nil, OrNotFound(nil, "body", string(h), "")
 	}
-	return &Body{ctx: ctx, q: s.Q, id: row.ID, size: row.Size, idx: -1}, Failed("read a body", err)
+	return &Body{ctx: ctx, q: s.Q, id: row.ID, size: row.Size, idx: -1}, err
 }
 
 // Size is the body's length in bytes.
@@ -107,7 +107,7 @@ func (b *Body) Read(p []byte) (int, error) {
 	if idx := b.at / ChunkSize; idx != b.idx {
 		data, err := b.q.ReadChunk(b.ctx, db.ReadChunkParams{BodyID: b.id, Idx: int32(idx)}) //nolint:gosec // 2^31 chunks are 2 PiB
 		if err != nil {
-			return 0, Failed("read a chunk", err)
+			return 0, err
 		}
 		b.chunk, b.idx = data, idx
 	}
@@ -151,7 +151,7 @@ func (s *Store) StartUpload(ctx context.Context, project fleet.ProjectName) (Upl
 		return u, err
 	}
 	u.ID = id
-	err = s.Tx(ctx, "start an upload", func(q *db.Queries) error {
+	err = s.Tx(ctx, func(q *db.Queries) error {
 		body, err := q.InsertBody(ctx)
 		if err != nil {
 			return err
@@ -165,13 +165,13 @@ func (s *Store) StartUpload(ctx context.Context, project fleet.ProjectName) (Upl
 func (s *Store) StartOwnUpload(ctx context.Context, id string) error {
 	_, err := s.Q.GetUpload(ctx, id)
 	if !NoRows(err) {
-		return Failed("read the upload", err)
+		return err
 	}
 	state, err := marshalHash(sha256.New())
 	if err != nil {
 		return err
 	}
-	return s.Tx(ctx, "start an upload", func(q *db.Queries) error {
+	return s.Tx(ctx, func(q *db.Queries) error {
 		body, err := q.InsertBody(ctx)
 		if err != nil {
 			return err
@@ -186,7 +186,7 @@ func (s *Store) StartOwnUpload(ctx context.Context, id string) error {
 
 // DropUpload forgets an upload and its bytes.
 func (s *Store) DropUpload(ctx context.Context, id string) error {
-	return s.Tx(ctx, "drop an upload", func(q *db.Queries) error {
+	return s.Tx(ctx, func(q *db.Queries) error {
 		u, err := q.LockUpload(ctx, id)
 		if NoRows(err) {
 			return nil
@@ -204,7 +204,7 @@ func (s *Store) GetUpload(ctx context.Context, id string) (Upload, error) {
 	if NoRows(err) {
 		return Upload{}, OrNotFound(nil, "upload", id, "start one: POST /api/v1/artifacts")
 	}
-	return Upload{row.ID, fleet.ProjectName(row.Project), row.Received, row.CreatedAt}, Failed("read the upload", err)
+	return Upload{row.ID, fleet.ProjectName(row.Project), row.Received, row.CreatedAt}, err
 }
 
 // AppendUpload stores what r gives from an offset on, chunk by chunk, each committed on
@@ -244,7 +244,7 @@ func readEnd(err error) error {
 }
 
 func (s *Store) appendChunk(ctx context.Context, id string, offset int64, chunk []byte) error {
-	return s.Tx(ctx, "store a chunk", func(q *db.Queries) error {
+	return s.Tx(ctx, func(q *db.Queries) error {
 		u, err := q.LockUpload(ctx, id)
 		if NoRows(err) {
 			return OrNotFound(nil, "upload", id, "start one: POST /api/v1/artifacts")
@@ -277,7 +277,7 @@ func (s *Store) appendChunk(ctx context.Context, id string, offset int64, chunk 
 // once. want is refused when it is not what arrived ("" for any).
 func (s *Store) FinishUpload(ctx context.Context, id string, want fleet.Hash) (fleet.Content, error) {
 	var out fleet.Content
-	err := s.Tx(ctx, "finish the upload", func(q *db.Queries) error {
+	err := s.Tx(ctx, func(q *db.Queries) error {
 		u, err := q.LockUpload(ctx, id)
 		if NoRows(err) {
 			return OrNotFound(nil, "upload", id, "start one: POST /api/v1/artifacts")
@@ -322,7 +322,7 @@ func marshalHash(h hash.Hash) ([]byte, error) {
 		return nil, fleet.Errorf(fleet.Internal, "cannot save the SHA-256 state")
 	}
 	b, err := m.MarshalBinary()
-	return b, Failed("save the hash", err)
+	return b, err
 }
 
 func unmarshalHash(state []byte) (hash.Hash, error) {
@@ -331,7 +331,7 @@ func unmarshalHash(state []byte) (hash.Hash, error) {
 	if !ok {
 		return nil, fleet.Errorf(fleet.Internal, "cannot restore the SHA-256 state")
 	}
-	return h, Failed("restore the hash", u.UnmarshalBinary(state))
+	return h, Unreadable("the hash of an upload", u.UnmarshalBinary(state))
 }
 
 // Hold keeps bodies from being collected until the transaction has committed its reference
@@ -349,7 +349,7 @@ func Hold(ctx context.Context, q *db.Queries, hashes ...fleet.Hash) error {
 	if len(keys) == 0 {
 		return nil
 	}
-	return Failed("hold the bodies", q.HoldBodies(ctx, keys))
+	return q.HoldBodies(ctx, keys)
 }
 
 // WholeBodies reads those of some bodies that are at most a chunk, with one query.
@@ -359,5 +359,5 @@ func (s *Store) WholeBodies(ctx context.Context, hashes []fleet.Hash) (map[fleet
 	for _, r := range rows {
 		out[HashText(r.Hash)] = r.Data
 	}
-	return out, Failed("read bodies", err)
+	return out, err
 }

@@ -60,7 +60,7 @@ func (c *Commits) tell(ctx context.Context) error {
 		}
 		return q.TellCommit(ctx, c.server)
 	})
-	return Failed("tell of commits", err)
+	return err
 }
 
 // Listen calls heard when another server committed something, until ctx ends or the connection breaks.

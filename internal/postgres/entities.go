@@ -21,14 +21,14 @@ func (s *Store) OpenEntities(ctx context.Context, kind fleet.EntityKind, after s
 	for i, r := range rows {
 		out[i] = OpenEntity{r.Subject, r.EntityRun}
 	}
-	return out, Failed("list open operations", err)
+	return out, err
 }
 
 // CloseEntityOperations ends the operations that a lost run served, as failed, and gives them. What was written by
 // them, for example a target of replicas, remains: the next run continues with it.
 func (s *Store) CloseEntityOperations(ctx context.Context, o OpenEntity, reason string) ([]fleet.OperationEnded, error) {
 	var out []fleet.OperationEnded
-	err := s.Tx(ctx, "close lost operations", func(q *db.Queries) error {
+	err := s.Tx(ctx, func(q *db.Queries) error {
 		rows, err := q.CloseEntityOperations(ctx, db.CloseEntityOperationsParams{
 			Subject: o.Subject, Run: o.Run, State: string(fleet.OperationFailed), Reason: reason,
 			Message: "its workflow run " + o.Run + " is gone",
@@ -37,7 +37,7 @@ func (s *Store) CloseEntityOperations(ctx context.Context, o OpenEntity, reason 
 		for i, r := range rows {
 			out[i] = fleet.OperationEnded{Kind: fleet.OperationKind(r.Kind), State: fleet.OperationFailed, Reason: reason}
 		}
-		return Failed("end operations", err)
+		return err
 	})
 	return out, err
 }

@@ -13,8 +13,9 @@ import (
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
 
-// Failed turns a driver error into a fleet error; what already is one stays as it is.
-func Failed(doing string, err error) error {
+// failed turns an error of the driver into a fleet error; what already is one stays as it is. The statement is named, and what people
+// read says whether asking again helps.
+func failed(statement string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -22,7 +23,8 @@ func Failed(doing string, err error) error {
 	if errors.As(err, &known) {
 		return err
 	}
-	e := &fleet.Error{Kind: kindOf(err), Message: doing, Err: fmt.Errorf("%s: %w", doing, err)}
+	kind := kindOf(err)
+	e := &fleet.Error{Kind: kind, Message: fmt.Sprintf("%s (%s)", saysOf[kind], statement), Err: fmt.Errorf("%s: %w", statement, err)}
 	if IsCode(err, bodyCollected) {
 		e.Message, e.Hint = "what this refers to was collected at the same moment", "send the request again"
 	}
@@ -30,6 +32,23 @@ func Failed(doing string, err error) error {
 		e.Kind, e.Message, e.Hint = fleet.Invalid, "a text with a zero byte", "no text may have one"
 	}
 	return e
+}
+
+// saysOf is what people read of the kinds that kindOf gives.
+var saysOf = map[fleet.Kind]string{
+	fleet.NotFound:     "the database has no such row",
+	fleet.Unavailable:  "the database does not answer now",
+	fleet.Conflict:     "another write came first",
+	fleet.Precondition: "what this refers to is not there",
+	fleet.Internal:     "the database refused a statement",
+}
+
+// Unreadable is that something stored is not what this version writes there; nil without an error.
+func Unreadable(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &fleet.Error{Kind: fleet.Internal, Message: "cannot read " + what + " as it is stored", Err: err}
 }
 
 // What Postgres says of a zero byte, in a text and escaped in JSON.
@@ -98,7 +117,7 @@ func OrNotFound(err error, kind, name, hint string) error {
 // MissingTemplate is err, or that a field names a template that is not declared.
 func MissingTemplate(err error, name fleet.TemplateName, field string) error {
 	if !NoRows(err) {
-		return Failed("read template "+string(name), err)
+		return err
 	}
 	return fleet.Errorf(fleet.NotFound, "this generation of template %s not found", name).At(field).
 		WithHint("holdfast get templates")

@@ -74,7 +74,7 @@ func readToken(text string) (at Cursor, era string, is bool) {
 func (s *Store) ReadFeed(ctx context.Context, after Cursor, limit int32) ([]Event, error) {
 	rows, err := s.Q.ReadFeed(ctx, db.ReadFeedParams{Era: after.Era, Xid: uint64(after.Xid), Seq: after.Seq, MaxRows: limit}) //nolint:gosec // never negative
 	if err != nil {
-		return nil, Failed("read the feed", err)
+		return nil, err
 	}
 	if len(rows) == 0 { // also where there is a gap: the query sees both at once
 		return nil, s.FeedKept(ctx, after)
@@ -86,7 +86,7 @@ func (s *Store) ReadFeed(ctx context.Context, after Cursor, limit int32) ([]Even
 			Generation: r.Generation, Actor: r.Actor, Before: r.Before, After: r.After, Region: r.Region,
 		})
 		if out[i].Object, err = objectIn(r.Object); err != nil {
-			return nil, Failed("read the feed", err)
+			return nil, err
 		}
 	}
 	return out, nil
@@ -97,7 +97,7 @@ func (s *Store) ReadFeed(ctx context.Context, after Cursor, limit int32) ([]Even
 func (s *Store) FeedKept(ctx context.Context, after Cursor) error {
 	r, err := s.Q.FeedHorizon(ctx)
 	if err != nil {
-		return Failed("read the feed", err)
+		return err
 	}
 	if first := Cursor(r); after.Before(first) {
 		return fleet.Errorf(fleet.Gone, "some of the events after %s are no longer stored; the oldest are after %s", after, first).
@@ -125,7 +125,7 @@ func (s *Store) eraEnd(ctx context.Context, era int64) (Cursor, error) {
 	if NoRows(err) { // before eras were recorded: nothing is known of it
 		return Cursor{}, nil
 	}
-	return Cursor{Era: era, Xid: r.Xid, Seq: r.Seq}, Failed("read the feed", err)
+	return Cursor{Era: era, Xid: r.Xid, Seq: r.Seq}, err
 }
 
 // Before reports whether c is a place before o.
@@ -136,7 +136,7 @@ func (c Cursor) Before(o Cursor) bool {
 // FeedEnd is the place after all that is committed now.
 func (s *Store) FeedEnd(ctx context.Context) (Cursor, error) {
 	r, err := s.Q.FeedEnd(ctx)
-	return Cursor{Era: r.Era, Xid: max(0, r.Xid-1), Seq: math.MaxInt64}, Failed("read the feed", err)
+	return Cursor{Era: r.Era, Xid: max(0, r.Xid-1), Seq: math.MaxInt64}, err
 }
 
 // heldBackSQL is here because sqlc does not know the view. Of a transaction of another role, Postgres does not say when it began.
@@ -148,7 +148,7 @@ const heldBackSQL = `SELECT coalesce(max(extract(epoch FROM clock_timestamp() - 
 func (s *Store) FeedHeldBack(ctx context.Context) (time.Duration, error) {
 	var seconds float64
 	err := s.Pool.QueryRow(ctx, heldBackSQL).Scan(&seconds)
-	return time.Duration(max(0, seconds) * float64(time.Second)), Failed("read the feed", err)
+	return time.Duration(max(0, seconds) * float64(time.Second)), err
 }
 
 // ListEvents lists newest first, before a cursor (zero is the end).
@@ -160,7 +160,7 @@ func (s *Store) ListEvents(ctx context.Context, before Cursor, limit int32) ([]E
 		Era: before.Era, Xid: uint64(before.Xid), Seq: before.Seq, MaxRows: limit, //nolint:gosec // never negative
 	})
 	if err != nil {
-		return nil, Failed("list events", err)
+		return nil, err
 	}
 	out := make([]Event, len(rows))
 	for i, r := range rows {
@@ -184,7 +184,7 @@ func (s *Store) WatchedObjects(ctx context.Context, after fleet.ObjectKey, regio
 	rows, err := s.Q.WatchObjects(ctx, db.WatchObjectsParams{
 		AfterKind: string(after.Kind), AfterScope: after.Scope, AfterName: after.Name, Region: string(region), Project: string(project), MaxRows: limit,
 	})
-	return objectsOf(rows), Failed("read objects", err)
+	return objectsOf(rows), err
 }
 
 func objectsOf(rows []db.Object) []fleet.Object {
@@ -205,14 +205,14 @@ func (s *Store) UndoneFrom(ctx context.Context, token string) (int64, error) {
 	if NoRows(err) || err == nil && ended.ID != id {
 		return 0, nil
 	}
-	return ended.Seq + 1, Failed("read an era", err)
+	return ended.Seq + 1, err
 }
 
 // EraID gives the random id of an era, "" for one that is not known.
 func (s *Store) EraID(ctx context.Context, era int64) (string, error) {
 	r, err := s.Q.GetRegion(ctx)
 	if err != nil {
-		return "", Failed("read region", err)
+		return "", err
 	}
 	if r.Era == era {
 		return r.EraID, nil
@@ -221,5 +221,5 @@ func (s *Store) EraID(ctx context.Context, era int64) (string, error) {
 	if NoRows(err) {
 		return "", nil
 	}
-	return ended.ID, Failed("read an era", err)
+	return ended.ID, err
 }

@@ -54,7 +54,7 @@ func (s *Store) fence(ctx context.Context, q *db.Queries, before, next *fleet.Ob
 	}
 	at, err := q.TxPlace(ctx)
 	if err != nil {
-		return false, Failed("read the place of the fence", err)
+		return false, err
 	}
 	sync := s.syncingOf(next, next.SyncingNow(), governed.Policies)
 	sync.Fence = &fleet.Fence{
@@ -73,7 +73,7 @@ func followed(ctx context.Context, q *db.Queries, o *fleet.Object) error {
 	}
 	under, err := q.TurnUnderWay(ctx, db.TurnUnderWayParams{Kind: string(o.Kind), Name: o.Name})
 	if err != nil || !under {
-		return Failed("read how far the policy is applied", err)
+		return err
 	}
 	return fleet.Errorf(fleet.Unavailable, "this region still takes over what is shared under %s from region %s", o.ObjectKey, took.Region).
 		WithHint("retry in a moment")
@@ -95,7 +95,7 @@ func (s *Store) mayHandOver(ctx context.Context, q *db.Queries, key fleet.Object
 	}
 	peers, err := q.PeerAllowed(ctx)
 	if err != nil {
-		return Failed("read the peers", err)
+		return err
 	}
 	names := make([]string, len(peers))
 	for i, peer := range peers {
@@ -211,7 +211,7 @@ func (s *Store) ownersGone(ctx context.Context, q *db.Queries, missing map[*flee
 	}
 	rows, err := q.HoldersGone(ctx, p)
 	if err != nil {
-		return Failed("read which policy holders went", err)
+		return err
 	}
 	gone := map[fleet.ObjectKey]map[string]string{} // their owners, by the region that created them
 	for _, r := range rows {

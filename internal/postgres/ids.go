@@ -15,7 +15,7 @@ func NewID() (string, error) {
 	const timed = 6 // bytes
 	var b [16]byte
 	if _, err := rand.Read(b[timed:]); err != nil {
-		return "", Failed("make an id", err)
+		return "", err
 	}
 	var ms [8]byte
 	binary.BigEndian.PutUint64(ms[:], uint64(time.Now().UnixMilli()))

@@ -47,7 +47,7 @@ func unusedCopy(ctx context.Context, q *db.Queries, o *fleet.Object) error {
 		OfKind: string(o.Kind), OfName: o.Name, OfRegion: string(o.Region), Project: string(o.Project),
 	})
 	if err != nil {
-		return Failed("look for uses", err)
+		return err
 	}
 	return unused(o, uses)
 }
@@ -56,7 +56,7 @@ func unusedCopy(ctx context.Context, q *db.Queries, o *fleet.Object) error {
 func unusedElsewhere(ctx context.Context, q *db.Queries, o *fleet.Object) error {
 	rows, err := q.UsesElsewhere(ctx, db.UsesElsewhereParams{OfKind: string(o.Kind), OfName: o.Name, Project: string(o.Project)})
 	if err != nil {
-		return Failed("look for uses", err)
+		return err
 	}
 	uses := make([]db.UsesOfCopiedHolderRow, len(rows))
 	for i, r := range rows {

@@ -40,18 +40,18 @@ func (e *Ends) Listen(ctx context.Context) error {
 func (s *Store) Listen(ctx context.Context, channel string, began func(), heard func(payload string)) error {
 	conn, err := s.Pool.Acquire(ctx)
 	if err != nil {
-		return Failed("listen on "+channel, err)
+		return failed("listen on "+channel, err)
 	}
 	defer conn.Release()
 	if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
-		return Failed("listen on "+channel, err)
+		return failed("listen on "+channel, err)
 	}
 	began()
 	for {
 		n, err := conn.Conn().WaitForNotification(ctx)
 		if err != nil {
 			conn.Conn().Close(context.WithoutCancel(ctx)) //nolint:errcheck // it is broken or in mid-wait: not for the pool
-			return Failed("listen on "+channel, err)
+			return failed("listen on "+channel, err)
 		}
 		heard(n.Payload)
 	}

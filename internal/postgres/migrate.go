@@ -52,13 +52,13 @@ type migration struct{ name, sum, sql string }
 func (s schema) all() ([]migration, error) {
 	names, err := fs.Glob(s.files, "migrations/*.sql")
 	if err != nil {
-		return nil, Failed("list migrations", err)
+		return nil, failed("list migrations", err)
 	}
 	out := make([]migration, len(names))
 	for i, name := range names {
 		sql, err := fs.ReadFile(s.files, name)
 		if err != nil {
-			return nil, Failed("read migration "+name, err)
+			return nil, failed("read migration "+name, err)
 		}
 		sum := sha256.Sum256(sql)
 		out[i] = migration{name: name, sum: hex.EncodeToString(sum[:]), sql: string(sql)}
@@ -99,7 +99,7 @@ func (s schema) version(ctx context.Context, db reader) (version, error) {
 	}
 	var exists bool
 	if err := db.QueryRow(ctx, tableExists).Scan(&exists); err != nil || !exists {
-		return v, Failed("read the version of the database", err)
+		return v, failed("read the version of the database", err)
 	}
 	applied := map[string]string{}
 	var name, sum string
@@ -112,7 +112,7 @@ func (s schema) version(ctx context.Context, db reader) (version, error) {
 		return v, errForeignSchema
 	}
 	if err != nil {
-		return v, Failed("read the version of the database", err)
+		return v, failed("read the version of the database", err)
 	}
 	v.missing = nil
 	for _, m := range all {
@@ -155,7 +155,7 @@ func (s schema) migrate(ctx context.Context, pool *pgxpool.Pool) error {
 		}
 		return nil
 	})
-	return Failed("migrate the database", err)
+	return failed("migrate the database", err)
 }
 
 // apply passes over what another migrator has applied since.

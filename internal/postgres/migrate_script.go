@@ -62,7 +62,7 @@ func (s schema) versionAt(ctx context.Context, url string) (version, error) {
 	}
 	conn, err := pgx.ConnectConfig(ctx, cfg)
 	if err != nil {
-		return version{}, Failed("connect to postgres", err)
+		return version{}, failed("connect to postgres", err)
 	}
 	defer func() { _ = conn.Close(ctx) }() // only read
 	return s.version(ctx, conn)

@@ -15,7 +15,7 @@ const LinkChannel = "holdfast_link"
 
 // TellLink hurries the server that holds a connection; it looks by itself too.
 func TellLink(ctx context.Context, q *db.Queries, id fleet.ConnectionID, event fleet.ConnectionEvent) error {
-	return Failed("tell the link", q.TellLink(ctx, string(id)+" "+string(event)))
+	return q.TellLink(ctx, string(id)+" "+string(event))
 }
 
 // SiteChanged is sent to the servers of the link, with the site's name in place of a

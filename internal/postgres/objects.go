@@ -71,7 +71,7 @@ func Lock(ctx context.Context, q *db.Queries, exclusive []fleet.ObjectKey, share
 			take = q.LockExclusive
 		}
 		if err := take(ctx, id); err != nil {
-			return Failed("lock object", err)
+			return err
 		}
 	}
 	return nil
@@ -84,7 +84,7 @@ func Find(ctx context.Context, q *db.Queries, k fleet.ObjectKey) (*fleet.Object,
 		return nil, nil
 	}
 	if err != nil {
-		return nil, Failed("read "+k.String(), err)
+		return nil, err
 	}
 	o := ObjectOf(row)
 	return &o, nil
@@ -120,7 +120,7 @@ func (s *Store) Write(ctx context.Context, q *db.Queries, w Write, spec any) (Wr
 	}
 	body, err := json.Marshal(spec)
 	if err != nil {
-		return Written{}, Failed("write the spec of "+w.Key.String(), err)
+		return Written{}, err
 	}
 	if before == nil {
 		return s.create(ctx, q, w, body)
@@ -187,7 +187,7 @@ func (s *Store) create(ctx context.Context, q *db.Queries, w Write, spec json.Ra
 	if w.Key.Kind == fleet.KindTemplate { // generations of a template are referred to for ever
 		last, err := q.LastTemplateGeneration(ctx, w.Key.Name)
 		if err != nil {
-			return Written{}, Failed("read template generations", err)
+			return Written{}, err
 		}
 		generation = last + 1
 	}
@@ -197,7 +197,7 @@ func (s *Store) create(ctx context.Context, q *db.Queries, w Write, spec json.Ra
 		After: Declared(&fleet.Object{Labels: w.Labels, Spec: spec, Syncing: governed.Syncing}),
 	})
 	if err != nil {
-		return Written{}, Failed("create "+w.Key.String(), err)
+		return Written{}, err
 	}
 	after := ObjectOf(row)
 	return Written{After: &after, Changed: true}, nil
@@ -219,7 +219,7 @@ func (s *Store) update(ctx context.Context, q *db.Queries, w Write, before *flee
 	next.Labels, next.Spec, next.Syncing, next.DeletingSince = w.Labels, spec, governed.Syncing, nil
 	if before.DeletingSince != nil { // a PUT over a delete makes a new object
 		if next.UID, err = q.NewUID(ctx); err != nil {
-			return Written{}, Failed("make a uid", err)
+			return Written{}, err
 		}
 	}
 	if !sameSpec || before.DeletingSince != nil {
@@ -240,7 +240,7 @@ func saveUpdate(ctx context.Context, q *db.Queries, event, actor string, before 
 		Before: Declared(before), After: Declared(&next),
 	})
 	if err != nil {
-		return Written{}, Failed("update "+before.String(), err)
+		return Written{}, err
 	}
 	after := ObjectOf(row)
 	return Written{Before: before, After: &after, Changed: true}, nil
@@ -265,7 +265,7 @@ func labelsOf(labels map[string]string) (json.RawMessage, error) {
 		return json.RawMessage("{}"), nil
 	}
 	b, err := json.Marshal(labels)
-	return b, Failed("write labels", err)
+	return b, err
 }
 
 // eventDeleting gives an object its deletion mark, with the time of the transaction.
@@ -288,10 +288,10 @@ func Remove(ctx context.Context, q *db.Queries, actor string, before *fleet.Obje
 		Uid: before.UID, Generation: before.Generation, Actor: actor, Before: Declared(before),
 	})
 	if err != nil {
-		return Failed("append event", err)
+		return err
 	}
 	err = q.DeleteObject(ctx, db.DeleteObjectParams{Kind: string(before.Kind), Scope: before.Scope, Name: before.Name})
-	return Failed("delete "+before.String(), err)
+	return err
 }
 
 // AppendStatus writes to the feed what the region knew of an object before and what it knows after
@@ -304,13 +304,13 @@ func AppendStatus(ctx context.Context, q *db.Queries, p db.AppendEventParams, be
 	}{{before, &p.Before}, {after, &p.After}} {
 		b, err := json.Marshal(side.of)
 		if err != nil {
-			return Failed("write the status event", err)
+			return err
 		}
 		if string(b) != "null" {
 			*side.into = b
 		}
 	}
-	return Failed("append event", q.AppendEvent(ctx, p))
+	return q.AppendEvent(ctx, p)
 }
 
 // Declared is what events show of an object: the part that a person declares, and its syncing, so that a reader of the
@@ -366,7 +366,7 @@ func LockKeys(ctx context.Context, q *db.Queries, shared map[int64]bool) error {
 	for _, k := range p.Keys {
 		p.Shared = append(p.Shared, shared[k])
 	}
-	return Failed("lock", q.LockKeys(ctx, p))
+	return q.LockKeys(ctx, p)
 }
 
 // LinkLock is the number of an advisory lock on parts that are no object.
@@ -382,5 +382,5 @@ func LinkLock(parts ...string) int64 {
 func Marked(earlier, now json.RawMessage) (fleet.InstanceSpec, error) {
 	var to, from fleet.InstanceSpec
 	err := errors.Join(json.Unmarshal(earlier, &to), json.Unmarshal(now, &from))
-	return to.KeepMarks(from), Failed("read the spec", err)
+	return to.KeepMarks(from), Unreadable("the spec", err)
 }

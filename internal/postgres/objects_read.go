@@ -27,7 +27,7 @@ func (s *Store) ListObjects(ctx context.Context, kind fleet.ObjectKind, scope st
 		Kind: string(kind), Scope: scope, After: after, Project: string(project), MaxRows: limit,
 	})
 	if err != nil {
-		return nil, Failed("list "+kind.Declared().Plural, err)
+		return nil, err
 	}
 	return objectsOf(rows), nil
 }

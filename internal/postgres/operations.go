@@ -77,7 +77,7 @@ func (s *Store) GetOperation(ctx context.Context, id fleet.OperationID) (Operati
 	if NoRows(err) {
 		return Operation{}, OrNotFound(nil, "operation", string(id), "holdfast operations")
 	}
-	return OperationOf(row), Failed("read operation", err)
+	return OperationOf(row), err
 }
 
 // OperationFilter narrows a list of operations; zero values do not.
@@ -115,7 +115,7 @@ func (s *Store) ListOperations(ctx context.Context, f OperationFilter, after Pla
 		Deployment: string(f.Deployment), MaxRows: limit,
 	})
 	if err != nil {
-		return nil, Failed("list operations", err)
+		return nil, err
 	}
 	out := make([]Operation, len(rows))
 	for i, r := range rows {
@@ -130,7 +130,7 @@ func (s *Store) CancelOperation(ctx context.Context, id fleet.OperationID) (Oper
 	if err != nil {
 		return Operation{}, err
 	}
-	err = s.Tx(ctx, "cancel operation", func(q *db.Queries) error {
+	err = s.Tx(ctx, func(q *db.Queries) error {
 		if out.Kind == fleet.OperationFleet {
 			if err := Lock(ctx, q, []fleet.ObjectKey{fleet.FleetKey(out.Fleet)}); err != nil {
 				return err
@@ -141,7 +141,7 @@ func (s *Store) CancelOperation(ctx context.Context, id fleet.OperationID) (Oper
 			return fleet.Errorf(fleet.IllegalState, "operation %s has ended", id)
 		}
 		if err != nil {
-			return Failed("cancel operation", err)
+			return err
 		}
 		out = OperationOf(row)
 		if cancel := s.areas.Cancels[out.Kind]; cancel != nil {
@@ -158,14 +158,14 @@ func EndsCancelled(message string) func(context.Context, *db.Queries, *Operation
 	return func(ctx context.Context, q *db.Queries, o *Operation) error {
 		p := db.EndOperationParams{ID: string(o.ID), State: string(fleet.OperationCancelled), Reason: "cancelled", Message: message}
 		if _, err := q.EndOperation(ctx, p); err != nil {
-			return Failed("end the operation", err)
+			return err
 		}
 		row, err := q.GetOperation(ctx, p.ID)
 		if err != nil {
-			return Failed("read the operation", err)
+			return err
 		}
 		*o = OperationOf(row)
-		return Failed("announce the end", q.NotifyOperation(ctx, p.ID))
+		return q.NotifyOperation(ctx, p.ID)
 	}
 }
 
@@ -183,11 +183,11 @@ type Ending struct {
 
 // EndOperations ends them and announces each end to its waiters.
 func EndOperations(ctx context.Context, q *db.Queries, subject string, e Ending) error {
-	return Failed("end operations", q.EndOperations(ctx, db.EndOperationsParams{
+	return q.EndOperations(ctx, db.EndOperationsParams{
 		Subject: subject, FromRevision: e.From, ToRevision: e.To, State: string(e.State), Reason: e.Reason,
 		Message: e.Message, DeliveryID: string(e.Delivery), OnlyCancelled: e.OnlyCancelled,
 		Run: e.Run, Kind: string(e.Kind),
-	}))
+	})
 }
 
 // Server is a workflow run, of a build.
@@ -197,9 +197,9 @@ type Server struct{ Run, Build string }
 func Serve(ctx context.Context, q *db.Queries, by Server, subjects ...string) error {
 	p := db.ServeOperationsParams{Run: by.Run, Build: by.Build, Subjects: subjects}
 	if err := q.ServeOperations(ctx, p); err != nil {
-		return Failed("serve operations", err)
+		return err
 	}
-	return Failed("take the outbox", q.TakeOutbox(ctx, subjects))
+	return q.TakeOutbox(ctx, subjects)
 }
 
 // OperationOfDoor is the operation of a door, nil if it has none.
@@ -214,12 +214,12 @@ func (s *Store) UntoldDoors(ctx context.Context, subject string, limit int32) ([
 	for i, r := range rows {
 		out[i] = OperationOf(r)
 	}
-	return out, Failed("list doors", err)
+	return out, err
 }
 
 // DoorTold records that a door knows the end.
 func (s *Store) DoorTold(ctx context.Context, id fleet.OperationID) error {
-	return Failed("mark the door as notified", s.Q.DoorTold(ctx, string(id)))
+	return s.Q.DoorTold(ctx, string(id))
 }
 
 // entityLate is how long past its deadline an operation on a deployment is left to its entity.
@@ -230,7 +230,7 @@ const entityLate = time.Minute
 func (s *Store) EndOverdue(ctx context.Context, limit int32) (count int, ofDeployments []fleet.OperationEnded, err error) {
 	rows, err := s.Q.OverdueOperations(ctx, db.OverdueOperationsParams{EntitySeconds: entityLate.Seconds(), MaxRows: limit})
 	if err != nil {
-		return 0, nil, Failed("list overdue operations", err)
+		return 0, nil, err
 	}
 	for _, r := range rows {
 		p := db.EndOperationParams{
@@ -241,7 +241,7 @@ func (s *Store) EndOverdue(ctx context.Context, limit int32) (count int, ofDeplo
 			p.Message = fleet.LateDeployment(r.Message, r.Awaited)
 		}
 		var ended int64
-		err := s.Tx(ctx, "end overdue operation", func(q *db.Queries) (err error) {
+		err := s.Tx(ctx, func(q *db.Queries) (err error) {
 			if ended, err = q.EndOperation(ctx, p); err != nil {
 				return err
 			}
@@ -264,7 +264,7 @@ func NoteWaiting(ctx context.Context, q *db.Queries, subject string, kind fleet.
 	if why != "" {
 		p.Reason = "waiting"
 	}
-	return Failed("note what is waited for", q.NoteWaiting(ctx, p))
+	return q.NoteWaiting(ctx, p)
 }
 
 // PeerTrouble completes what waits for a peer by why the peer does not answer: "" while it does.
@@ -273,7 +273,7 @@ func PeerTrouble(ctx context.Context, q *db.Queries, peer string) (string, error
 	at := slices.IndexFunc(peers, func(p db.PeerAllowedRow) bool { return p.Name == peer })
 	switch {
 	case err != nil:
-		return "", Failed("read the peers", err)
+		return "", err
 	case at < 0:
 		return "; it is not an enabled peer", nil
 	case peers[at].Problem != "" && peers[at].SeenAt != nil:

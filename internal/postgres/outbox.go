@@ -19,14 +19,14 @@ func PutOutbox(ctx context.Context, q *db.Queries, subjects ...string) error {
 	carried := propagation.MapCarrier{}
 	propagation.TraceContext{}.Inject(ctx, carried)
 	p := db.PutOutboxParams{Subjects: subjects, Trace: carried["traceparent"]}
-	return Failed("write the outbox", q.PutOutbox(ctx, p))
+	return q.PutOutbox(ctx, p)
 }
 
 // WaitingWakes lists subjects whose outbox row has waited longer than a time: their wake
 // was lost between commit and call.
 func (s *Store) WaitingWakes(ctx context.Context, older time.Duration, limit int32) ([]string, error) {
 	subjects, err := s.Q.WaitingOutbox(ctx, db.WaitingOutboxParams{OlderSeconds: older.Seconds(), MaxRows: limit})
-	return subjects, Failed("read the outbox", err)
+	return subjects, err
 }
 
 // WakeTrace gives the trace of the request that a subject's entity has to see first, a W3C
@@ -36,7 +36,7 @@ func (s *Store) WakeTrace(ctx context.Context, subject string) (string, error) {
 	if NoRows(err) {
 		return "", nil
 	}
-	return trace, Failed("read the outbox", err)
+	return trace, err
 }
 
 // DeploymentSubjects are the subjects of deployments.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -16,8 +15,8 @@ import (
 
 // pipeline is one transaction that holds back statements whose result is not read and
 // sends them with the next one whose result is read. A step of many small writes costs a
-// few round trips. The order stays. An error names the statement that failed; that of one that was kept back comes with
-// the statement that it travelled with.
+// few round trips. The order stays. The error of one that was kept back comes with the statement that it travelled with,
+// and names its own.
 type pipeline struct {
 	conn   *pgxpool.Conn
 	kept   *pgx.Batch
@@ -30,7 +29,7 @@ var _ db.DBTX = (*pipeline)(nil)
 func inTransaction(ctx context.Context, pool *pgxpool.Pool, f func(q *db.Queries) error) ([]string, error) {
 	conn, err := pool.Acquire(ctx)
 	if err != nil {
-		return nil, err
+		return nil, named("begin", err)
 	}
 	defer conn.Release()
 	p := &pipeline{conn: conn, kept: &pgx.Batch{}}
@@ -111,7 +110,7 @@ func (p *pipeline) Query(ctx context.Context, sql string, args ...any) (pgx.Rows
 // QueryRow is Query for one row.
 func (p *pipeline) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 	rows, err := p.Query(ctx, sql, args...) //nolint:rowserrcheck // Scan does
-	return sentRow{rows, err}
+	return sentRow{rows, sql, err}
 }
 
 // send begins a batch of all that was kept back and one more, and reads up to the last.
@@ -143,19 +142,7 @@ func (p *pipeline) flush(ctx context.Context) error {
 			return named(q.SQL, err)
 		}
 	}
-	return results.Close()
-}
-
-// named identifies which of many statements failed.
-func named(sql string, err error) error {
-	if err == nil {
-		return nil
-	}
-	first, _, _ := strings.Cut(sql, "\n")
-	if name, is := strings.CutPrefix(first, "-- name: "); is {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	return fmt.Errorf("%s: %w", first, err)
+	return named("commit", results.Close())
 }
 
 // sentRows are the rows of the last statement of a batch, which ends with them.
@@ -185,18 +172,14 @@ func (r *sentRows) Next() bool {
 }
 
 // Err is the error of the statement, or of its batch.
-func (r *sentRows) Err() error {
-	if err := r.Rows.Err(); err != nil {
-		return named(r.sql, err)
-	}
-	return named(r.sql, r.err)
-}
+func (r *sentRows) Err() error { return named(r.sql, cmp.Or(r.Rows.Err(), r.err)) }
 
 // Scan names the statement too.
 func (r *sentRows) Scan(into ...any) error { return named(r.sql, r.Rows.Scan(into...)) }
 
 type sentRow struct {
 	rows pgx.Rows
+	sql  string
 	err  error
 }
 
@@ -207,10 +190,7 @@ func (r sentRow) Scan(into ...any) error {
 	}
 	defer r.rows.Close()
 	if !r.rows.Next() {
-		if err := r.rows.Err(); err != nil {
-			return err
-		}
-		return pgx.ErrNoRows
+		return cmp.Or(r.rows.Err(), named(r.sql, pgx.ErrNoRows))
 	}
 	if err := r.rows.Scan(into...); err != nil {
 		return err

@@ -36,7 +36,7 @@ func noProject(name fleet.ProjectName) error {
 func UnusedProject(ctx context.Context, q *db.Queries, k fleet.ObjectKey) error {
 	uses, err := q.UsesOfProject(ctx, k.Name)
 	if err != nil || len(uses) == 0 {
-		return Failed("look for uses", err)
+		return err
 	}
 	counts := make([]string, len(uses))
 	for i, u := range uses {

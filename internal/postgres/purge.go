@@ -22,7 +22,7 @@ func (s *Store) Purge(ctx context.Context, limit int32) (Purged, error) {
 	var p Purged
 	ids, err := s.Q.PurgePending(ctx, limit)
 	if err != nil {
-		return p, Failed("purge pending rows", err)
+		return p, err
 	}
 	p.Pending = int64(len(ids))
 	for _, step := range []struct {
@@ -35,7 +35,7 @@ func (s *Store) Purge(ctx context.Context, limit int32) (Purged, error) {
 		{&p.Executions, s.Q.PurgeExecutions},
 	} {
 		if *step.count, err = step.purge(ctx, limit); err != nil {
-			return p, Failed("purge", err)
+			return p, err
 		}
 	}
 	return p, nil
@@ -43,12 +43,12 @@ func (s *Store) Purge(ctx context.Context, limit int32) (Purged, error) {
 
 // ServerSeen says that a server of this build has a worker.
 func (s *Store) ServerSeen(ctx context.Context, id, build string) error {
-	return Failed("write server", s.Q.ServerSeen(ctx, db.ServerSeenParams{ID: id, BuildID: build}))
+	return s.Q.ServerSeen(ctx, db.ServerSeenParams{ID: id, BuildID: build})
 }
 
 // ServerGone takes a server that stops.
 func (s *Store) ServerGone(ctx context.Context, id string) error {
-	return Failed("remove server", s.Q.ServerGone(ctx, id))
+	return s.Q.ServerGone(ctx, id)
 }
 
 // Servers are all that did not say that they end, and were not forgotten.
@@ -58,12 +58,12 @@ func (s *Store) Servers(ctx context.Context) ([]decide.Server, error) {
 	for i, r := range rows {
 		out[i] = decide.Server{ID: r.ID, Build: r.BuildID, SeenAt: r.SeenAt}
 	}
-	return out, Failed("list servers", err)
+	return out, err
 }
 
 // ForgetServer takes one that has said nothing since.
 func (s *Store) ForgetServer(ctx context.Context, gone decide.Server) error {
-	return Failed("forget server", s.Q.ForgetServer(ctx, db.ForgetServerParams{ID: gone.ID, SeenAt: gone.SeenAt}))
+	return s.Q.ForgetServer(ctx, db.ForgetServerParams{ID: gone.ID, SeenAt: gone.SeenAt})
 }
 
 // PurgeOnce is Purge with one count.

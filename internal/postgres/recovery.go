@@ -47,13 +47,13 @@ func (s *Store) NotCompared(ctx context.Context) ([]string, error) {
 func (s *Store) notCompared(ctx context.Context, q *db.Queries) ([]string, error) {
 	left, err := q.NotCompared(ctx)
 	if err != nil {
-		return nil, Failed("read which regions were not compared", err)
+		return nil, err
 	}
 	if len(left) > 0 {
 		return left, nil
 	}
 	if err := s.Q.EndRecovery(ctx); err != nil {
-		return nil, Failed("end the recovery", err)
+		return nil, err
 	}
 	s.recovering.Store(false)
 	return nil, nil
@@ -65,7 +65,7 @@ func (s *Store) LookRecovering(ctx context.Context) error {
 	if err == nil && r.Recovering {
 		s.recovering.Store(true)
 	}
-	return Failed("read the region", err)
+	return err
 }
 
 // ResumeWrites accepts writes under a policy before all peers were compared with after a restore.
@@ -73,7 +73,7 @@ func (s *Store) ResumeWrites(ctx context.Context, name fleet.RegionName) error {
 	if string(name) != s.Region {
 		return fleet.Errorf(fleet.Invalid, "region %s decides that itself: ask one of its servers", name).At("name")
 	}
-	return Failed("resume writes", s.Q.EndRecovery(ctx))
+	return s.Q.EndRecovery(ctx)
 }
 
 // WantSync has the copies of what a peer owns compared, and gives the number of the request: a comparison whose pass has this
@@ -81,7 +81,7 @@ func (s *Store) ResumeWrites(ctx context.Context, name fleet.RegionName) error {
 func WantSync(ctx context.Context, q *db.Queries, peer string, accept bool) (int64, error) {
 	wanted, err := q.WantSync(ctx, db.WantSyncParams{Peer: peer, Accepting: accept})
 	if err != nil {
-		return 0, Failed("have region "+peer+" compared", err)
+		return 0, err
 	}
 	return wanted, PutOutbox(ctx, q, fleet.SyncSubject(fleet.RegionName(peer)))
 }

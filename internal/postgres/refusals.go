@@ -38,7 +38,7 @@ func (s *Store) AddRefusals(ctx context.Context, all []audit.Refusal, now time.T
 		p.Whats, p.Times, p.Ages = append(p.Whats, r.What), append(p.Times, r.Times), append(p.Ages, age.Seconds())
 		p.RefusedBys = append(p.RefusedBys, r.By)
 	}
-	return Failed("record refusals", s.Q.InsertRefusals(ctx, p))
+	return s.Q.InsertRefusals(ctx, p)
 }
 
 // ListRefusals lists newest first, below an id (0 is the start): all, or those that an identity
@@ -54,5 +54,5 @@ func (s *Store) ListRefusals(ctx context.Context, identity string, before int64,
 			Door: r.Door, Identity: r.Identity, Reason: r.Reason, What: r.What, By: r.RefusedBy, At: r.At, Times: r.Times,
 		}}
 	}
-	return out, Failed("list refusals", err)
+	return out, err
 }

@@ -31,7 +31,7 @@ func (in Request) OfSite(site *fleet.Object) bool {
 // opened first; of any other request, open writes the mechanism's own rows and the operations. Most keys are new: a request with one is
 // taken for a repeat only if it is refused, or its key cannot be stored.
 func (s *Store) Request(
-	ctx context.Context, what string, in Request, find func(*db.Queries) error, open func(*db.Queries) ([]Operation, error),
+	ctx context.Context, in Request, find func(*db.Queries) error, open func(*db.Queries) ([]Operation, error),
 ) ([]Operation, error) {
 	var out []Operation
 	look := in.Door.Run != "" || in.DryRun
@@ -54,9 +54,9 @@ func (s *Store) Request(
 		}
 		return rememberAll(ctx, q, in, out)
 	}
-	err := s.Tx(ctx, what, run)
+	err := s.Tx(ctx, run)
 	if first && err != nil && fleet.KindOf(err) != fleet.Unavailable {
-		err = s.Tx(ctx, what, run)
+		err = s.Tx(ctx, run)
 	}
 	return out, err
 }
@@ -70,7 +70,7 @@ func (s *Store) Change(ctx context.Context, w Write, shared []fleet.ObjectKey, f
 		again = true
 		return Lock(ctx, q, []fleet.ObjectKey{w.Key}, shared...)
 	}
-	ops, err := s.Request(ctx, "change "+w.Key.String(), w.Request, locked, func(q *db.Queries) ([]Operation, error) {
+	ops, err := s.Request(ctx, w.Request, locked, func(q *db.Queries) ([]Operation, error) {
 		out, again = Started{}, false
 		if err := f(q, &out); err != nil || out.Operation == nil {
 			return nil, err
@@ -144,7 +144,7 @@ func InsertOperation(ctx context.Context, q *db.Queries, in Request, n NewOperat
 		RequestedBy: in.Actor, DoorWorkflow: in.Door.Workflow, DoorRun: in.Door.Run, Seconds: in.Limit.Seconds(),
 		ProcessVersion: n.ProcessVersion, Target: WaveNumber(n.Target), Forced: n.Forced, StopFirst: n.StopFirst, DrainOf: string(n.DrainOf),
 	})
-	return OperationOf(row), Failed("open the operation", err)
+	return OperationOf(row), err
 }
 
 // openedBefore gives what the same door or the same key opened, nil when it opened nothing yet.
@@ -154,7 +154,7 @@ func openedBefore(ctx context.Context, q *db.Queries, in Request) ([]Operation, 
 		if NoRows(err) {
 			return nil, nil
 		}
-		return []Operation{OperationOf(op)}, Failed("read the operation of a door", err)
+		return []Operation{OperationOf(op)}, err
 	}
 	row, err := usedKey(ctx, q, in.Actor, in.Idempotency)
 	if err != nil || row == nil {
@@ -167,7 +167,7 @@ func openedBefore(ctx context.Context, q *db.Queries, in Request) ([]Operation, 
 			return nil, OtherRequest()
 		}
 	}
-	return out, Failed("read operations", err)
+	return out, err
 }
 
 // usedKey is what an idempotency key was used for, nil when it is new. A key of another request is a conflict.
@@ -180,7 +180,7 @@ func usedKey(ctx context.Context, q *db.Queries, actor string, k Idempotency) (*
 		return nil, nil
 	}
 	if err != nil {
-		return nil, Failed("read idempotency key", err)
+		return nil, err
 	}
 	if !bytes.Equal(row.RequestHash, k.Hash) {
 		return nil, OtherRequest()
@@ -197,9 +197,9 @@ func rememberAll(ctx context.Context, q *db.Queries, in Request, ops []Operation
 	for i, o := range ops {
 		ids[i] = string(o.ID)
 	}
-	return Failed("store idempotency key", q.InsertIdempotency(ctx, db.InsertIdempotencyParams{
+	return q.InsertIdempotency(ctx, db.InsertIdempotencyParams{
 		Actor: in.Actor, Key: in.Idempotency.Key, RequestHash: in.Idempotency.Hash, OperationID: strings.Join(ids, " "),
-	}))
+	})
 }
 
 // repeats says whether a caller of a project, "" for every project, may be answered with the operation of a key.
@@ -236,5 +236,5 @@ func OperationOfDoor(ctx context.Context, q *db.Queries, d Door) (*Operation, er
 		return nil, nil
 	}
 	o := OperationOf(row)
-	return &o, Failed("read the operation of a door", err)
+	return &o, err
 }

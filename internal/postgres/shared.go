@@ -59,7 +59,7 @@ func findCopy(ctx context.Context, q *db.Queries, key fleet.CopyKey) (*fleet.Obj
 	rows, err := q.FindCopies(ctx, db.FindCopiesParams{Kind: string(key.Kind), Scope: key.Scope, Name: key.Name, Region: string(key.Region)})
 	switch {
 	case err != nil || len(rows) == 0:
-		return nil, Failed("read a copy", err)
+		return nil, err
 	case len(rows) > 1:
 		return nil, fleet.Ambiguous(key.ObjectKey, rows[0].Region, rows[1].Region)
 	}
@@ -78,7 +78,7 @@ func (s *Store) elsewhere(ctx context.Context, q *db.Queries, key fleet.CopyKey)
 	}
 	peers, err := q.PeerAllowed(ctx)
 	if err != nil {
-		return Failed("read the peers", err)
+		return err
 	}
 	names := []string{s.Region}
 	for _, p := range peers {
@@ -282,11 +282,11 @@ func SaveShared(ctx context.Context, q *db.Queries, actor string, writes []Share
 	}
 	body, err := json.Marshal(rows)
 	if err != nil {
-		return Failed("write shared objects", err)
+		return err
 	}
 	numbers, err := q.AppendCopyEvents(ctx, db.AppendCopyEventsParams{Actor: actor, Rows: body})
 	if err != nil {
-		return Failed("append events", err)
+		return err
 	}
 	events := map[fleet.CopyKey]int64{}
 	for _, n := range numbers {
@@ -313,10 +313,10 @@ func SaveShared(ctx context.Context, q *db.Queries, actor string, writes []Share
 			continue
 		}
 		if body, err = json.Marshal(put.rows); err != nil {
-			return Failed("write shared objects", err)
+			return err
 		}
 		if err := put.in(ctx, body); err != nil {
-			return Failed("write shared objects", err)
+			return err
 		}
 	}
 	return nil
@@ -333,7 +333,7 @@ func asBorn(before *fleet.Object, spec any, body json.RawMessage) (json.RawMessa
 		return nil, err
 	}
 	body, err = json.Marshal(t)
-	return body, Failed("write the spec of "+before.String(), err)
+	return body, err
 }
 
 // updateCopy writes a copy that this region owns, as a person declares it.
@@ -357,7 +357,7 @@ func (s *Store) removeShared(ctx context.Context, q *db.Queries, actor string, o
 		Before: Declared(o), Region: string(o.Region),
 	})
 	if err != nil {
-		return Failed("append event", err)
+		return err
 	}
 	birth := cmp.Or(string(o.Region), s.Region)
 	if o.Region == "" {
@@ -366,12 +366,12 @@ func (s *Store) removeShared(ctx context.Context, q *db.Queries, actor string, o
 		err = q.DropCopies(ctx, db.DropCopiesParams{Regions: []string{birth}, Kinds: []string{string(o.Kind)}, Scopes: []string{o.Scope}, Names: []string{o.Name}})
 	}
 	if err != nil {
-		return Failed("delete "+o.String(), err)
+		return err
 	}
-	return Failed("write a marker", q.PutMarker(ctx, db.PutMarkerParams{
+	return q.PutMarker(ctx, db.PutMarkerParams{
 		Region: birth, Kind: string(o.Kind), Scope: o.Scope, Name: o.Name, Owner: s.Region, OwnerEpoch: o.Version.OwnerEpoch, Number: seq,
 		Reason: string(fleet.CopyDeleted),
-	}))
+	})
 }
 
 // sameOrganization refuses to move a project to another organization.

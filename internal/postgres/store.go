@@ -101,13 +101,13 @@ func connect(ctx context.Context, url, region string, prepare func(context.Conte
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
-		return nil, Failed("connect to postgres", err)
+		return nil, failed("connect to postgres", err)
 	}
 	if err := prepare(ctx, pool); err != nil {
 		pool.Close()
 		return nil, err
 	}
-	return &Store{Pool: pool, Q: db.New(pool), Region: region, Recent: bodycache.New[fleet.Hash](recentEach, recentAll)}, nil
+	return &Store{Pool: pool, Q: db.New(pooled{pool}), Region: region, Recent: bodycache.New[fleet.Hash](recentEach, recentAll)}, nil
 }
 
 // unmarshal takes JSON that is read as such as it is: Postgres has checked it.
@@ -123,7 +123,7 @@ func unmarshal(data []byte, v any) error {
 func (s *Store) Close() { s.Pool.Close() }
 
 // Ping says whether the database answers.
-func (s *Store) Ping(ctx context.Context) error { return Failed("ping postgres", s.Pool.Ping(ctx)) }
+func (s *Store) Ping(ctx context.Context) error { return failed("ping postgres", s.Pool.Ping(ctx)) }
 
 // ErrRollback ends a transaction that was only tried.
 var ErrRollback = errors.New("dry run")
@@ -132,7 +132,7 @@ var ErrRollback = errors.New("dry run")
 const deadlockTries = 5
 
 // Tx runs f in one transaction; a serialization failure or a deadlock runs it again.
-func (s *Store) Tx(ctx context.Context, doing string, f func(q *db.Queries) error) error {
+func (s *Store) Tx(ctx context.Context, f func(q *db.Queries) error) error {
 	var outbox []string
 	var err error
 	for range deadlockTries {
@@ -147,7 +147,7 @@ func (s *Store) Tx(ctx context.Context, doing string, f func(q *db.Queries) erro
 	if err == nil && s.committed != nil {
 		s.committed(outbox)
 	}
-	return Failed(doing, err)
+	return failed("transaction", err)
 }
 
 // Region is the region's own row.
@@ -167,7 +167,7 @@ func regionOf(r db.Region) Region {
 // GetRegion reads the region's row.
 func (s *Store) GetRegion(ctx context.Context) (Region, error) {
 	r, err := s.Q.GetRegion(ctx)
-	return regionOf(r), Failed("read region", err)
+	return regionOf(r), err
 }
 
 func (s *Store) checkIdentity(ctx context.Context) error {
@@ -177,7 +177,7 @@ func (s *Store) checkIdentity(ctx context.Context) error {
 	}
 	r, err := s.Q.FoundRegion(ctx, db.FoundRegionParams{Name: s.Region, SystemIdentifier: id, Timeline: timeline})
 	if err != nil {
-		return Failed("read region", err)
+		return err
 	}
 	if r.Name != s.Region {
 		return fleet.Errorf(fleet.Precondition, "this database belongs to region %s, not %s", r.Name, s.Region).
@@ -197,7 +197,7 @@ func (s *Store) identity(ctx context.Context) (string, int32, error) {
 	var timeline int32
 	row := s.Pool.QueryRow(ctx, identitySQL)
 	if err := row.Scan(&id, &timeline); err != nil {
-		return "", 0, Failed("read the identity of the database", err)
+		return "", 0, failed("read the identity of the database", err)
 	}
 	return id, timeline, nil
 }
@@ -214,7 +214,7 @@ func RaiseEra(ctx context.Context, url, region string) (Region, error) {
 		return Region{}, err
 	}
 	var r db.Region
-	err = s.Tx(ctx, "raise the era", func(q *db.Queries) error {
+	err = s.Tx(ctx, func(q *db.Queries) error {
 		if err := q.StopEvents(ctx); err != nil { // else one of the old era could be committed below a reader of the new
 			return err
 		}

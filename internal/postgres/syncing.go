@@ -77,7 +77,7 @@ func (s *Store) governed(o *fleet.Object, over holders) (Governed, error) {
 	was := o.SyncingNow()
 	next := s.syncingOf(o, was, policies)
 	b, err := json.Marshal(next)
-	return Governed{policies, b, was, was.Same(next)}, Failed("compute syncing", err)
+	return Governed{policies, b, was, was.Same(next)}, err
 }
 
 // holders are what governs some objects.
@@ -153,7 +153,7 @@ func (h holders) read(ctx context.Context, q *db.Queries, from fleet.RegionName,
 	}
 	rows, err := holdersFrom(ctx, q, from, p)
 	if err != nil {
-		return Failed("read policy holders", err)
+		return err
 	}
 	for _, r := range rows {
 		key := fleet.ObjectKey{Kind: fleet.ObjectKind(r.Kind), Name: r.Name}
@@ -395,5 +395,5 @@ func RefreshSyncing(ctx context.Context, q *db.Queries, actor string, refreshed 
 		p.Uids, p.Pairs = append(p.Uids, r.Object.UID), append(p.Pairs, pairs[pair])
 	}
 	n, err := q.RefreshSyncing(ctx, p)
-	return n, Failed("refresh syncing", err)
+	return n, err
 }

@@ -22,7 +22,7 @@ func FindReferred(ctx context.Context, q *db.Queries, k fleet.ObjectKey) (*fleet
 		return nil, nil
 	}
 	if err != nil {
-		return nil, Failed("read the copy of "+k.String(), err)
+		return nil, err
 	}
 	o := copiedTemplate(r)
 	return &o, nil
@@ -56,7 +56,7 @@ func (s *Store) Template(ctx context.Context, name fleet.TemplateName) (fleet.Te
 	rows, err := s.Q.FindCopies(ctx, db.FindCopiesParams{Kind: string(fleet.KindTemplate), Name: plain, Region: string(region)})
 	switch {
 	case err != nil:
-		return "", fleet.Object{}, Failed("read a copy", err)
+		return "", fleet.Object{}, err
 	case len(rows) == 0:
 		return "", fleet.Object{}, s.noTemplate(ctx, name)
 	case len(rows) > 1:
@@ -70,7 +70,7 @@ func (s *Store) Template(ctx context.Context, name fleet.TemplateName) (fleet.Te
 func (s *Store) noTemplate(ctx context.Context, name fleet.TemplateName) error {
 	left, err := s.Q.LeftGenerations(ctx, string(name))
 	if err != nil || len(left) == 0 {
-		return cmp.Or(Failed("look for generations", err), OrNotFound(nil, "template", string(name), "holdfast get templates"))
+		return cmp.Or(err, OrNotFound(nil, "template", string(name), "holdfast get templates"))
 	}
 	return fleet.Errorf(fleet.IllegalState, "the copy of template %s was removed: what uses it keeps its generation, and nothing new can use it", left[0].Name).
 		WithHint("have its region share it again, or use another template")
@@ -84,7 +84,7 @@ func TemplateGeneration(ctx context.Context, q *db.Queries, pin fleet.TemplatePi
 	}
 	var spec fleet.TemplateSpec
 	if err := json.Unmarshal(raw, &spec); err != nil {
-		return spec, Failed("read the template", err)
+		return spec, Unreadable("the template", err)
 	}
 	if len(spec.Compositions) > 0 {
 		spec.Compositions = pin.Name.Pins(spec)
@@ -106,5 +106,5 @@ func HoldGeneration(ctx context.Context, q *db.Queries, pin fleet.TemplatePin, f
 	if err == nil && len(here) == 0 {
 		return MissingTemplate(pgx.ErrNoRows, pin.Name, field)
 	}
-	return Failed("hold a template generation", err)
+	return err
 }

@@ -93,7 +93,7 @@ func (a *asker) Query(_ context.Context, sql string, args ...any) (pgx.Rows, err
 // QueryRow is Query for one row.
 func (a *asker) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 	rows, err := a.Query(ctx, sql, args...) //nolint:rowserrcheck // Scan does
-	return sentRow{rows, err}
+	return sentRow{rows, sql, err}
 }
 
 // answer sends what some functions ask, and gives those that ask again.
@@ -107,7 +107,7 @@ func (p *pipeline) answer(ctx context.Context, asking []*asker) (again []*asker,
 	results := p.conn.SendBatch(ctx, before)
 	defer func() {
 		if closed := results.Close(); err == nil {
-			err = closed
+			err = named("batch", closed)
 		}
 	}()
 	for _, q := range before.QueuedQueries[:kept] {

@@ -28,7 +28,7 @@ func TestTogether(t *testing.T) {
 		b := setup(t)
 		b.Put(`{"a":1}`)
 		var did []string
-		require.NoError(t, b.Tx(t.Context(), "ask", func(q *db.Queries) error {
+		require.NoError(t, b.Tx(t.Context(), func(q *db.Queries) error {
 			if err := postgres.PutOutbox(t.Context(), q, "asked.together"); err != nil {
 				return err
 			}
@@ -61,7 +61,7 @@ func TestTogether(t *testing.T) {
 		stop := errors.New("no further")
 		for range 30 { // more than there are connections: none was left in a transaction
 			ended := false
-			err := b.Tx(t.Context(), "ask", func(q *db.Queries) error {
+			err := b.Tx(t.Context(), func(q *db.Queries) error {
 				if err := postgres.PutOutbox(t.Context(), q, "asked.together"); err != nil {
 					return err
 				}
@@ -82,12 +82,12 @@ func TestTogether(t *testing.T) {
 	t.Run("a question that Postgres refuses is the asker's error", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		err := b.Tx(t.Context(), "ask", func(q *db.Queries) error {
+		err := b.Tx(t.Context(), func(q *db.Queries) error {
 			return postgres.Together(t.Context(), q,
 				func(q *db.Queries) error { object(q, t, pressKey); return nil },
 				func(q *db.Queries) error {
 					_, err := q.GetObject(t.Context(), db.GetObjectParams{Kind: "a\x00b"})
-					return postgres.Failed("read it", err)
+					return err
 				})
 		})
 		require.Equal(t, fleet.Invalid, fleet.KindOf(err), "%v", err)

@@ -12,7 +12,7 @@ import (
 func Unreferred(ctx context.Context, q *db.Queries, key fleet.ObjectKey) error {
 	rows, err := q.ReferrersOf(ctx, db.ReferrersOfParams{ToKind: string(key.Kind), ToScope: key.Scope, ToName: key.Name})
 	if err != nil || len(rows) == 0 {
-		return Failed("look for references", err)
+		return err
 	}
 	by := fleet.ObjectKey{Kind: fleet.ObjectKind(rows[0].Kind), Scope: rows[0].Scope, Name: rows[0].Name}
 	if n := rows[0].Total; n > 1 {
@@ -24,7 +24,7 @@ func Unreferred(ctx context.Context, q *db.Queries, key fleet.ObjectKey) error {
 // keepReferences replaces what an object refers to.
 func keepReferences(ctx context.Context, q *db.Queries, key fleet.ObjectKey, refers []fleet.Reference) error {
 	if err := q.ForgetReferences(ctx, db.ForgetReferencesParams{Kind: string(key.Kind), Scope: key.Scope, Name: key.Name}); err != nil {
-		return Failed("replace references", err)
+		return err
 	}
 	p := db.KeepReferencesParams{Kind: string(key.Kind), Scope: key.Scope, Name: key.Name}
 	for _, r := range refers {
@@ -33,7 +33,7 @@ func keepReferences(ctx context.Context, q *db.Queries, key fleet.ObjectKey, ref
 		}
 		p.ToKinds, p.ToScopes, p.ToNames = append(p.ToKinds, string(r.Key.Kind)), append(p.ToScopes, r.Key.Scope), append(p.ToNames, r.Key.Name)
 	}
-	return Failed("write references", q.KeepReferences(ctx, p))
+	return q.KeepReferences(ctx, p)
 }
 
 // Unnamed refuses to delete a pool or a site that a deployment's placement names (list: pools or sites), in
@@ -41,7 +41,7 @@ func keepReferences(ctx context.Context, q *db.Queries, key fleet.ObjectKey, ref
 func Unnamed(ctx context.Context, q *db.Queries, list string, k fleet.ObjectKey) error {
 	names, err := q.NamesOfPlacement(ctx, db.NamesOfPlacementParams{List: list, Name: k.Name})
 	if err != nil || len(names) == 0 {
-		return Failed("look for uses", err)
+		return err
 	}
 	for _, n := range names {
 		if !n.Written {
@@ -56,7 +56,7 @@ func Unnamed(ctx context.Context, q *db.Queries, list string, k fleet.ObjectKey)
 // UsedBy refuses to delete an object that instances use.
 func UsedBy(n int64, err error, key fleet.ObjectKey) error {
 	if err != nil || n == 0 {
-		return Failed("look for uses", err)
+		return err
 	}
 	return fleet.Errorf(fleet.IllegalState, "%d instances still use %s", n, key).WithHint("delete or change them first")
 }

@@ -20,7 +20,7 @@ const (
 
 // WantNode records that a node has tasks, or is about to, and notifies the server with its stream.
 func (s *Store) WantNode(ctx context.Context, node fleet.NodeName) error {
-	return Failed("want the node", s.Q.WantNode(ctx, string(node)))
+	return s.Q.WantNode(ctx, string(node))
 }
 
 // WantedNodes gives the nodes that were wanted within a time, with the number of the last one.
@@ -30,7 +30,7 @@ func (s *Store) WantedNodes(ctx context.Context, within time.Duration) (map[flee
 	for _, r := range rows {
 		out[fleet.NodeName(r.Node)] = r.Number
 	}
-	return out, Failed("read which nodes are wanted", err)
+	return out, err
 }
 
 // WantedNode gives the number of one node, 0 when it was not wanted within a time.
@@ -39,7 +39,7 @@ func (s *Store) WantedNode(ctx context.Context, node fleet.NodeName, within time
 	if NoRows(err) {
 		return 0, nil
 	}
-	return number, Failed("read whether the node is wanted", err)
+	return number, err
 }
 
 // NumberedOf parses a notification about a node.

@@ -18,7 +18,7 @@ func (s *Store) About(ctx context.Context) (fleet.RegionAbout, error) {
 	if err == nil {
 		about.UID, about.Generation = o.UID, o.Generation
 		if err := json.Unmarshal(o.Spec, &about.Spec); err != nil {
-			return about, postgres.Failed("read the region's spec", err)
+			return about, postgres.Unreadable("the region's spec", err)
 		}
 	}
 	all, err := s.Servers(ctx)

@@ -22,7 +22,7 @@ const (
 // it was and whether there may be more. Any number of servers may do this at once.
 func (s *Store) CollectPage(ctx context.Context, kind fleet.CollectedKind, keep fleet.Retention) (removed int64, more bool, err error) {
 	page := collection{keep: keep}
-	err = s.Tx(ctx, "collect "+string(kind), func(q *db.Queries) error {
+	err = s.Tx(ctx, func(q *db.Queries) error {
 		page.removed, page.more, page.q = 0, false, q
 		if err := q.CommitLater(ctx); err != nil { // what a crash brings back is collected again
 			return err

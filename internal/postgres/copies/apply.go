@@ -16,7 +16,7 @@ import (
 // and wakes writes nothing.
 func (s *Store) ApplyCopies(ctx context.Context, in fleet.CopySet) (fleet.CopiesApplied, error) {
 	var done fleet.CopiesApplied
-	err := s.Tx(ctx, "apply what region "+string(in.Claim.Peer)+" sent", func(q *db.Queries) error {
+	err := s.Tx(ctx, func(q *db.Queries) error {
 		done = fleet.CopiesApplied{}
 		if err := lockPeer(ctx, q, in.Claim.Peer); err != nil {
 			return err
@@ -56,7 +56,7 @@ func (s *Store) ApplyCopies(ctx context.Context, in fleet.CopySet) (fleet.Copies
 		if in.Place != nil {
 			p.Position, p.Began = in.Place.Position, in.Place.Began
 		}
-		return postgres.Failed("move the stream", q.MoveStream(ctx, p))
+		return q.MoveStream(ctx, p)
 	})
 	return done, err
 }
@@ -67,7 +67,7 @@ func holdStream(ctx context.Context, q *db.Queries, claim fleet.StreamClaim) (db
 	if postgres.NoRows(err) {
 		return held, lostClaim(claim)
 	}
-	return held, postgres.Failed("read the stream", err)
+	return held, err
 }
 
 // lockPeer has the stream of a peer and the comparison with it apply one after the other: each decides by what is here.
@@ -204,7 +204,7 @@ func (a *applying) turnPolicies(ctx context.Context, changes []fleet.CopyChange)
 			p.Generation = c.Object.Generation
 		}
 		if err := a.q.WantPolicyTurn(ctx, p); err != nil {
-			return postgres.Failed("have the policy applied", err)
+			return err
 		}
 		subjects = append(subjects, fleet.PolicySubject(c.Key.ObjectKey))
 	}
@@ -290,10 +290,10 @@ func (a *applying) write(ctx context.Context, changes []fleet.CopyChange) error 
 	}
 	body, err := json.Marshal(rows)
 	if err != nil {
-		return postgres.Failed("write copies", err)
+		return err
 	}
 	if err := a.q.WriteCopies(ctx, db.WriteCopiesParams{Actor: a.actor(), Rows: body}); err != nil {
-		return postgres.Failed("write copies", err)
+		return err
 	}
 	return a.dropMarkers(ctx, changes)
 }
@@ -340,14 +340,14 @@ func (a *applying) end(ctx context.Context, changes []fleet.CopyChange) error {
 		}
 		c := columnsOf(keysOf(gone))
 		if err := a.q.DropCopies(ctx, db.DropCopiesParams{Regions: c.regions, Kinds: c.kinds, Scopes: c.scopes, Names: c.names}); err != nil {
-			return postgres.Failed("drop copies", err)
+			return err
 		}
 	}
 	body, err := json.Marshal(markers)
 	if err != nil {
-		return postgres.Failed("write markers", err)
+		return err
 	}
-	return postgres.Failed("write markers", a.q.PutMarkers(ctx, body))
+	return a.q.PutMarkers(ctx, body)
 }
 
 // event is an event of a copy, as the query takes it.
@@ -371,7 +371,7 @@ func (a *applying) went(c fleet.CopyChange) (fleet.Object, error) {
 	syncing.OwningRegion, syncing.TookOver = string(a.peer), c.TookOver
 	var err error
 	o.Syncing, err = json.Marshal(syncing)
-	return o, postgres.Failed("write how a copy went", err)
+	return o, err
 }
 
 // ended writes the local events of copies that go, which peers do not receive.
@@ -392,8 +392,8 @@ func (a *applying) ended(ctx context.Context, gone []fleet.CopyChange) error {
 	}
 	body, err := json.Marshal(rows)
 	if err != nil {
-		return postgres.Failed("append events", err)
+		return err
 	}
 	_, err = a.q.AppendCopyEvents(ctx, db.AppendCopyEventsParams{Actor: a.actor(), Rows: body})
-	return postgres.Failed("append events", err)
+	return err
 }

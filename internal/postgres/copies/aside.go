@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
 
@@ -31,7 +30,7 @@ func (a *applying) refuse(ctx context.Context) error {
 		p.Reasons, p.OwnerEpochs, p.Numbers = append(p.Reasons, r.rule), append(p.OwnerEpochs, r.Version.OwnerEpoch), append(p.Numbers, r.Version.Number)
 		p.Waiting = append(p.Waiting, r.waiting())
 	}
-	return postgres.Failed("set changes aside", a.q.PutQuarantine(ctx, p))
+	return a.q.PutQuarantine(ctx, p)
 }
 
 // release forgets what was set aside of objects of which a newer state was taken.
@@ -41,9 +40,9 @@ func (a *applying) release(ctx context.Context, taken []fleet.CopyChange) error 
 		return nil
 	}
 	c := columnsOf(keys)
-	return postgres.Failed("forget what was set aside", a.q.DropQuarantine(ctx, db.DropQuarantineParams{
+	return a.q.DropQuarantine(ctx, db.DropQuarantineParams{
 		Peer: string(a.peer), Regions: c.regions, Kinds: c.kinds, Scopes: c.scopes, Names: c.names,
-	}))
+	})
 }
 
 // plain is a name as it can be stored, whatever a peer sent.

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
 
@@ -16,7 +15,7 @@ func (s *Store) AskedFirst(ctx context.Context, peer fleet.RegionName) ([]fleet.
 	for i, r := range rows {
 		out[i] = askedOf(db.TemplatesInRow(r))
 	}
-	return out, postgres.Failed("read what to ask first", err)
+	return out, err
 }
 
 // AskedNext names the templates that this region owns under holders that the peer has, or had when they went, or is to have: it may have
@@ -24,7 +23,7 @@ func (s *Store) AskedFirst(ctx context.Context, peer fleet.RegionName) ([]fleet.
 func (s *Store) AskedNext(ctx context.Context, peer fleet.RegionName) ([]fleet.CopyAsked, error) {
 	places, err := s.Q.TemplatePlaces(ctx, s.Region)
 	if err != nil {
-		return nil, postgres.Failed("read where templates are", err)
+		return nil, err
 	}
 	objects := make([]*fleet.Object, len(places))
 	for i, p := range places {
@@ -53,7 +52,7 @@ func (s *Store) AskedNext(ctx context.Context, peer fleet.RegionName) ([]fleet.C
 	for i, r := range rows {
 		out[i] = askedOf(r)
 	}
-	return out, postgres.Failed("read what to ask next", err)
+	return out, err
 }
 
 func askedOf(r db.TemplatesInRow) fleet.CopyAsked {

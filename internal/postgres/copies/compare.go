@@ -18,7 +18,7 @@ func (s *Store) SharedSums(ctx context.Context, peer fleet.RegionName, in []flee
 	for i, r := range rows {
 		out[i] = sumOf(db.HeldSumsRow(r))
 	}
-	return out, postgres.Failed("read sums", err)
+	return out, err
 }
 
 // HeldSums gives the sums of what this region has of a peer's objects, in ranges of uids and in their order.
@@ -29,7 +29,7 @@ func (s *Store) HeldSums(ctx context.Context, peer fleet.RegionName, in []fleet.
 	for i, r := range rows {
 		out[i] = sumOf(r)
 	}
-	return out, postgres.Failed("read sums", err)
+	return out, err
 }
 
 // SharedRanges gives one sum for each range in which this region owns something that a peer is to have.
@@ -41,7 +41,7 @@ func (s *Store) SharedRanges(ctx context.Context, peer fleet.RegionName, in flee
 	for i, r := range rows {
 		out[i] = fleet.RangeSum(r)
 	}
-	return out, postgres.Failed("read sums of ranges", err)
+	return out, err
 }
 
 // HeldRanges gives one sum for each range in which this region has copies of a peer's objects.
@@ -51,7 +51,7 @@ func (s *Store) HeldRanges(ctx context.Context, peer fleet.RegionName, in fleet.
 	for i, r := range rows {
 		out[i] = fleet.RangeSum(r)
 	}
-	return out, postgres.Failed("read sums of ranges", err)
+	return out, err
 }
 
 // rangeShift leaves of the first 32 bits of a uid those that name its range.
@@ -74,13 +74,13 @@ func sumOf(r db.HeldSumsRow) fleet.CopySum {
 // CountShared counts what this region owns and a peer is to have.
 func (s *Store) CountShared(ctx context.Context, peer fleet.RegionName) (int64, error) {
 	n, err := s.Q.CountShared(ctx, db.CountSharedParams{Owner: s.Region, Region: string(peer)})
-	return n, postgres.Failed("count what is shared", err)
+	return n, err
 }
 
 // CountHeld counts what this region has of a peer's objects.
 func (s *Store) CountHeld(ctx context.Context, peer fleet.RegionName) (int64, error) {
 	n, err := s.Q.CountCopies(ctx, string(peer))
-	return n, postgres.Failed("count copies", err)
+	return n, err
 }
 
 // SharedByUID reads objects that this region owns and a peer is to have; others are missing.
@@ -93,7 +93,7 @@ func (s *Store) SharedByUID(ctx context.Context, peer fleet.RegionName, uids []s
 	for i, r := range rows {
 		out[i] = copyOf(db.Copy(r))
 	}
-	return out, postgres.Failed("read what is compared", err)
+	return out, err
 }
 
 // AnswerFor says what became of objects that a peer names with the state that it has of each: the state as it is now, or how
@@ -102,7 +102,7 @@ func (s *Store) AnswerFor(ctx context.Context, peer fleet.RegionName, asked []fl
 	c := columnsOf(namesOf(asked))
 	rows, err := s.Q.Known(ctx, db.KnownParams{Asker: string(peer), Regions: c.regions, Kinds: c.kinds, Scopes: c.scopes, Names: c.names})
 	if err != nil {
-		return nil, postgres.Failed("look for objects", err)
+		return nil, err
 	}
 	known := make(map[fleet.CopyKey]db.KnownRow, len(rows))
 	var uids []string
@@ -143,13 +143,13 @@ func (s *Store) end(ctx context.Context, peer fleet.RegionName, a fleet.CopyAske
 	if r.Owner == "" && r.Number == 0 {
 		n, err := s.Q.FeedNumbers(ctx, fleet.EraOf(a.Version.Number))
 		if err != nil {
-			return fleet.CopyChange{}, postgres.Failed("read the feed", err)
+			return fleet.CopyChange{}, err
 		}
 		t.Kept, t.EraEnded, t.EraEnd = n.Kept, n.EraEnded, n.EraEnd
 	}
 	if r.TookOver != nil {
 		if err := json.Unmarshal(r.TookOver, &t.TookOver); err != nil {
-			return fleet.CopyChange{}, postgres.Failed("read what was taken over", err)
+			return fleet.CopyChange{}, postgres.Unreadable("what was taken over", err)
 		}
 	}
 	out := decide.Ended(t)
@@ -169,7 +169,7 @@ func namesOf(asked []fleet.CopyAsked) []fleet.CopyKey {
 // comparison is elsewhere by now.
 func (s *Store) ApplyCompared(ctx context.Context, in fleet.ComparedSet) (fleet.ComparedApplied, error) {
 	var out fleet.ComparedApplied
-	err := s.Tx(ctx, "apply what was compared with region "+string(in.Place.Peer), func(q *db.Queries) error {
+	err := s.Tx(ctx, func(q *db.Queries) error {
 		if err := lockPeer(ctx, q, in.Place.Peer); err != nil {
 			return err
 		}
@@ -194,10 +194,10 @@ func (s *Store) ApplyCompared(ctx context.Context, in fleet.ComparedSet) (fleet.
 			Written: int64(a.done.Written), Removed: a.removed, Lost: int64(len(a.lost)), Waiting: int64(a.done.Refused),
 		})
 		out = fleet.ComparedApplied{SyncCounts: counts, Doubtful: a.doubtful, Rivals: a.done.Rivals}
-		return postgres.Failed("move the comparison", q.MoveSync(ctx, db.MoveSyncParams{
+		return q.MoveSync(ctx, db.MoveSyncParams{
 			Peer: string(in.Place.Peer), At: in.To, Compared: counts.Compared, Differed: counts.Differed, Written: counts.Written,
 			Removed: counts.Removed, Unshown: a.unshown, Lost: counts.Lost, Waiting: counts.Waiting,
-		}))
+		})
 	})
 	return out, err
 }
@@ -217,7 +217,7 @@ func (a *applying) remove(ctx context.Context, c fleet.CopyChange) (decide.CopyS
 		}
 		var next fleet.Syncing
 		err = json.Unmarshal(governed[0].Syncing, &next)
-		return !next.In(a.self), postgres.Failed("compute syncing", err)
+		return !next.In(a.self), postgres.Unreadable("how a copy went", err)
 	}
 	step, rule, err := decide.Remove(c, a.held[c.Key], bound)
 	if step == decide.CopyEnd {
@@ -268,9 +268,9 @@ func putLost(ctx context.Context, q *db.Queries, peer fleet.RegionName, all []lo
 	}
 	body, err := json.Marshal(all)
 	if err != nil {
-		return postgres.Failed("list what is lost", err)
+		return err
 	}
-	return postgres.Failed("list what is lost", q.PutLost(ctx, db.PutLostParams{Peer: string(peer), Rows: body}))
+	return q.PutLost(ctx, db.PutLostParams{Peer: string(peer), Rows: body})
 }
 
 // findUndone takes from the list what is there again as it was.
@@ -288,15 +288,15 @@ func (a *applying) findUndone(ctx context.Context) error {
 	}
 	body, err := json.Marshal(rows)
 	if err != nil {
-		return postgres.Failed("list what is lost", err)
+		return err
 	}
-	return postgres.Failed("list what is lost", a.q.FindUndone(ctx, db.FindUndoneParams{Peer: string(a.peer), Rows: body}))
+	return a.q.FindUndone(ctx, db.FindUndoneParams{Peer: string(a.peer), Rows: body})
 }
 
 // ListUndone lists what a restore of a peer undid from an event of the era of a place on. It is for a comparison that comes before the
 // stream of the new era.
 func (s *Store) ListUndone(ctx context.Context, at fleet.SyncPlace, from int64) error {
-	return s.Tx(ctx, "list what region "+string(at.Peer)+" lost", func(q *db.Queries) error {
+	return s.Tx(ctx, func(q *db.Queries) error {
 		if err := lockPeer(ctx, q, at.Peer); err != nil {
 			return err
 		}
@@ -313,14 +313,14 @@ func listUndone(ctx context.Context, q *db.Queries, peer fleet.RegionName, posit
 	}
 	last := fleet.FirstNumber(at.Era + 1)
 	if err := q.ListUndone(ctx, db.ListUndoneParams{Peer: string(peer), FirstNumber: from, LastNumber: last}); err != nil {
-		return postgres.Failed("list what is lost", err)
+		return err
 	}
 	if err := forgetEnds(ctx, q, db.DropUndoneMarkersParams{Peer: string(peer), FirstNumber: from, LastNumber: last}); err != nil {
 		return err
 	}
 	waited, err := q.TakeUndone(ctx, db.TakeUndoneParams{Peer: string(peer), FirstNumber: from, LastNumber: last})
 	if err != nil {
-		return postgres.Failed("drop what waits and was undone", err)
+		return err
 	}
 	var all []lost
 	for _, change := range waited {
@@ -343,11 +343,11 @@ func listUndone(ctx context.Context, q *db.Queries, peer fleet.RegionName, posit
 func forgetEnds(ctx context.Context, q *db.Queries, undone db.DropUndoneMarkersParams) error {
 	n, err := q.DropUndoneMarkers(ctx, undone)
 	if err != nil || n == 0 {
-		return postgres.Failed("forget ends that were undone", err)
+		return err
 	}
 	peers, err := q.PeerAllowed(ctx)
 	if err != nil {
-		return postgres.Failed("read the peers", err)
+		return err
 	}
 	for _, p := range peers {
 		if _, err := postgres.WantSync(ctx, q, p.Name, false); err != nil {
@@ -377,10 +377,10 @@ func (a *applying) move(ctx context.Context) error {
 		}
 	}
 	if err := a.q.MoveCopies(ctx, p); err != nil {
-		return postgres.Failed("move copies", err)
+		return err
 	}
-	return postgres.Failed("move what this region created", a.q.MoveOwn(ctx, db.MoveOwnParams{
+	return a.q.MoveOwn(ctx, db.MoveOwnParams{
 		Self: a.s.Region, Peer: p.Peer, Regions: p.Regions, Kinds: p.Kinds, Scopes: p.Scopes, Names: p.Names, Owners: p.Owners, Epochs: p.Epochs,
 		MovedNumber: p.MovedNumber,
-	}))
+	})
 }

@@ -15,17 +15,17 @@ const dropAtOnce = 500
 // join again with another database. It is illegal for a peer that is followed.
 func (s *Store) DropPeer(ctx context.Context, peer fleet.RegionName) error {
 	for more := true; more; {
-		err := s.Tx(ctx, "drop the copies of region "+string(peer), func(q *db.Queries) error {
+		err := s.Tx(ctx, func(q *db.Queries) error {
 			more = false
 			if err := leftAlone(ctx, q, peer); err != nil {
 				return err
 			}
 			rows, err := q.WatchCopies(ctx, db.WatchCopiesParams{WantedOwner: string(peer), MaxRows: dropAtOnce})
 			if err != nil {
-				return postgres.Failed("read copies", err)
+				return err
 			}
 			if len(rows) == 0 {
-				return postgres.Failed("forget the peer's objects", q.ForgetPeer(ctx, string(peer)))
+				return q.ForgetPeer(ctx, string(peer))
 			}
 			more = true
 			return s.drop(ctx, q, peer, copiesOf(rows))
@@ -43,7 +43,7 @@ func leftAlone(ctx context.Context, q *db.Queries, peer fleet.RegionName) error 
 	case postgres.NoRows(err):
 		return fleet.Errorf(fleet.NotFound, "region %s is not a peer", peer).At("name").WithHint("holdfast get regions")
 	case err != nil:
-		return postgres.Failed("read the region", err)
+		return err
 	case enabled:
 		return fleet.Errorf(fleet.IllegalState, "region %s is followed, so its copies would come back", peer).
 			WithHint("disable it first: holdfast region disable " + string(peer))

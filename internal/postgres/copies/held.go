@@ -18,7 +18,7 @@ func (a *applying) read(ctx context.Context, q *db.Queries, changes []fleet.Copy
 	c := columnsOf(keysOf(changes))
 	rows, err := q.HeldNow(ctx, db.HeldNowParams{Peer: string(a.peer), Regions: c.regions, Kinds: c.kinds, Scopes: c.scopes, Names: c.names})
 	if err != nil {
-		return postgres.Failed("read copies", err)
+		return err
 	}
 	for _, r := range rows {
 		key := fleet.CopyKey{Region: fleet.RegionName(r.Region), ObjectKey: fleet.ObjectKey{Kind: fleet.ObjectKind(r.Kind), Scope: r.Scope, Name: r.Name}}
@@ -27,7 +27,7 @@ func (a *applying) read(ctx context.Context, q *db.Queries, changes []fleet.Copy
 		case r.Copy != nil:
 			var is row
 			if err := json.Unmarshal(r.Copy, &is); err != nil {
-				return postgres.Failed("read copies", err)
+				return postgres.Unreadable("a copy", err)
 			}
 			a.copies[key] = is.object()
 			a.held[key] = decide.HeldCopy{Known: true, Owner: is.Owner, Version: a.copies[key].Version}

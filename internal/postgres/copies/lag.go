@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/postgres"
 )
 
 // reports times the reports of the runs that follow peers on this process's monotonic clock: to all others, how often a
@@ -42,7 +41,7 @@ func (r *reports) age(peer string, number int64, stored time.Duration) time.Dura
 func (s *Store) Lags(ctx context.Context) (map[fleet.RegionName]time.Duration, error) {
 	rows, err := s.Q.StreamLags(ctx)
 	if err != nil {
-		return nil, postgres.Failed("read how far the copies are behind", err)
+		return nil, err
 	}
 	out := make(map[fleet.RegionName]time.Duration, len(rows))
 	for _, r := range rows {

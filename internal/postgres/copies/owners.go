@@ -37,7 +37,7 @@ func (a *applying) waiting(ctx context.Context) ([]fleet.CopyChange, error) {
 	}
 	rows, err := a.q.WaitingChanges(ctx, db.WaitingChangesParams{Peer: string(a.peer), MaxRows: retriedAtOnce})
 	if err != nil {
-		return nil, postgres.Failed("read what was set aside", err)
+		return nil, err
 	}
 	out := make([]fleet.CopyChange, 0, len(rows))
 	for _, r := range rows {
@@ -92,7 +92,7 @@ func (a *applying) readOwn(ctx context.Context, changes []fleet.CopyChange) erro
 	}
 	rows, err := a.q.ObjectsNow(ctx, p)
 	if err != nil {
-		return postgres.Failed("read objects", err)
+		return err
 	}
 	for _, r := range rows {
 		o := postgres.ObjectOf(r)
@@ -182,7 +182,7 @@ func (a *applying) dropMarkers(ctx context.Context, changes []fleet.CopyChange) 
 	}
 	c := columnsOf(keys)
 	err := a.q.DropMarkers(ctx, db.DropMarkersParams{Regions: c.regions, Kinds: c.kinds, Scopes: c.scopes, Names: c.names})
-	return postgres.Failed("drop markers", err)
+	return err
 }
 
 // endOwn deletes objects that this region created, as the peer that owns them did.
@@ -207,7 +207,7 @@ func (a *applying) endOwn(ctx context.Context, changes []fleet.CopyChange) error
 			Region: string(c.Key.Region), Kind: string(c.Key.Kind), Scope: c.Key.Scope, Name: c.Key.Name, Owner: string(a.peer),
 			OwnerEpoch: c.Version.OwnerEpoch, Number: c.Version.Number, Reason: string(fleet.CopyDeleted),
 		}); err != nil {
-			return postgres.Failed("write a marker", err)
+			return err
 		}
 	}
 	return nil
@@ -298,7 +298,7 @@ func (a *applying) follow(ctx context.Context, changes []fleet.CopyChange) error
 	for _, key := range keys {
 		p := db.WantPolicyTurnParams{Kind: string(key.Kind), Name: key.Name, Restart: true}
 		if err := a.q.WantPolicyTurn(ctx, p); err != nil {
-			return postgres.Failed("have the policy applied", err)
+			return err
 		}
 		subjects = append(subjects, fleet.PolicySubject(key))
 	}
@@ -309,7 +309,7 @@ func (a *applying) follow(ctx context.Context, changes []fleet.CopyChange) error
 func (a *applying) compareWaiting(ctx context.Context) error {
 	peers, err := a.q.PeersWaiting(ctx, retriedAtOnce)
 	if err != nil {
-		return postgres.Failed("read what was set aside", err)
+		return err
 	}
 	for _, peer := range peers {
 		if err := a.s.wantSync(ctx, a.q, fleet.RegionName(peer), false); err != nil {

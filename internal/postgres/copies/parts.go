@@ -6,14 +6,13 @@ import (
 	"io"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
 
 // MissingParts looks for what a copied template is composed of.
 func (s *Store) MissingParts(ctx context.Context, name fleet.TemplateName, spec fleet.TemplateSpec) (missing fleet.TemplateParts, err error) {
 	name = name.In(fleet.RegionName(s.Region))
-	err = s.Tx(ctx, "look for the parts of a template", func(q *db.Queries) error {
+	err = s.Tx(ctx, func(q *db.Queries) error {
 		missing, err = missingParts(ctx, q, name, spec)
 		return err
 	})
@@ -26,7 +25,7 @@ func (s *Store) KeepGeneration(ctx context.Context, pin fleet.TemplatePin, raw j
 	if err != nil {
 		return err
 	}
-	return s.Tx(ctx, "keep a template generation", func(q *db.Queries) error {
+	return s.Tx(ctx, func(q *db.Queries) error {
 		missing, err := missingParts(ctx, q, pin.Name, spec)
 		if err != nil {
 			return err
@@ -34,9 +33,9 @@ func (s *Store) KeepGeneration(ctx context.Context, pin fleet.TemplatePin, raw j
 		if !missing.None() {
 			return fleet.Errorf(fleet.Conflict, "parts of template %s are not here", pin.Name)
 		}
-		return postgres.Failed("keep a template generation", q.InsertTemplateGeneration(ctx, db.InsertTemplateGenerationParams{
+		return q.InsertTemplateGeneration(ctx, db.InsertTemplateGenerationParams{
 			Name: string(pin.Name), Generation: pin.Generation, Spec: raw,
-		}))
+		})
 	})
 }
 

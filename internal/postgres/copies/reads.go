@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
 
@@ -26,7 +25,7 @@ type Stream struct {
 func (s *Store) Streams(ctx context.Context) ([]Stream, error) {
 	rows, err := s.Q.Streams(ctx)
 	if err != nil {
-		return nil, postgres.Failed("read the streams", err)
+		return nil, err
 	}
 	lags, err := s.Lags(ctx)
 	out := make([]Stream, len(rows))
@@ -58,7 +57,7 @@ func (s *Store) ListCopies(ctx context.Context, of fleet.CopyKey, project fleet.
 	rows, err := s.Q.ListCopies(ctx, db.ListCopiesParams{
 		Kind: string(of.Kind), Scope: of.Scope, Region: string(of.Region), Project: string(project), After: after, MaxRows: limit,
 	})
-	return copiesOf(rows), postgres.Failed("list copies", err)
+	return copiesOf(rows), err
 }
 
 // GetCopy reads a copy; without a region, it has to be the only one of its name.
@@ -66,7 +65,7 @@ func (s *Store) GetCopy(ctx context.Context, k fleet.CopyKey) (fleet.Object, err
 	rows, err := s.Q.FindCopies(ctx, db.FindCopiesParams{Kind: string(k.Kind), Scope: k.Scope, Name: k.Name, Region: string(k.Region)})
 	switch {
 	case err != nil:
-		return fleet.Object{}, postgres.Failed("read a copy", err)
+		return fleet.Object{}, err
 	case len(rows) == 0:
 		return fleet.Object{}, fleet.NoObject(k.ObjectKey)
 	case len(rows) > 1:
@@ -81,7 +80,7 @@ func (s *Store) WatchedCopies(ctx context.Context, after fleet.CopyKey, owner fl
 		AfterKind: string(after.Kind), AfterScope: after.Scope, AfterName: after.Name, AfterRegion: string(after.Region),
 		WantedOwner: string(owner), Project: string(project), MaxRows: limit,
 	})
-	return copiesOf(rows), postgres.Failed("read copies", err)
+	return copiesOf(rows), err
 }
 
 // CopiesNow reads copies by their keys; those that are gone are missing.
@@ -91,7 +90,7 @@ func (s *Store) CopiesNow(ctx context.Context, keys []fleet.CopyKey) ([]fleet.Ob
 	}
 	c := columnsOf(keys)
 	rows, err := s.Q.CopiesNow(ctx, db.CopiesNowParams{Regions: c.regions, Kinds: c.kinds, Scopes: c.scopes, Names: c.names})
-	return copiesOf(rows), postgres.Failed("read copies", err)
+	return copiesOf(rows), err
 }
 
 // SetAside is a change that was not taken.
@@ -114,7 +113,7 @@ func (s *Store) Quarantined(ctx context.Context, peer fleet.RegionName, after fl
 			Version: fleet.CopyVersion{OwnerEpoch: r.OwnerEpoch, Number: r.Number}, Reason: r.Reason, At: r.At,
 		}
 	}
-	return out, postgres.Failed("read what was set aside", err)
+	return out, err
 }
 
 // maxKept bounds how many generations are listed whose copies are gone.
@@ -130,7 +129,7 @@ type KeptGeneration struct {
 func (s *Store) KeptGenerations(ctx context.Context) (map[fleet.RegionName][]KeptGeneration, error) {
 	rows, err := s.Q.KeptGenerations(ctx, maxKept)
 	if err != nil {
-		return nil, postgres.Failed("read what is kept of templates", err)
+		return nil, err
 	}
 	out := map[fleet.RegionName][]KeptGeneration{}
 	for _, r := range rows {

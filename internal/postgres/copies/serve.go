@@ -88,13 +88,13 @@ func (s *Store) generations(ctx context.Context, pins []fleet.TemplatePin) ([]ge
 	}
 	rows, err := s.Q.Generations(ctx, p)
 	if err != nil {
-		return nil, postgres.Failed("read template generations", err)
+		return nil, err
 	}
 	out := make([]generation, len(rows))
 	for i, r := range rows {
 		out[i] = generation{pin: fleet.TemplatePin{Name: fleet.TemplateName(r.Name), Generation: r.Generation}, raw: r.Spec}
 		if err := json.Unmarshal(r.Spec, &out[i].spec); err != nil {
-			return nil, postgres.Failed("read the template", err)
+			return nil, postgres.Unreadable("the template", err)
 		}
 	}
 	return out, nil

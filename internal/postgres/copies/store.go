@@ -23,7 +23,7 @@ func On(s *postgres.Store) *Store { return &Store{s, &reports{last: map[string]r
 // ClaimStream takes the stream of a peer over for a run; earlier claims count no more.
 func (s *Store) ClaimStream(ctx context.Context, peer fleet.RegionName, run string) (fleet.StreamClaim, error) {
 	number, err := s.Q.ClaimStream(ctx, db.ClaimStreamParams{Peer: string(peer), Run: run})
-	return fleet.StreamClaim{Peer: peer, Number: number}, postgres.Failed("claim the stream of "+string(peer), err)
+	return fleet.StreamClaim{Peer: peer, Number: number}, err
 }
 
 // SeeStream notes that the holder of a claim lives, and its lag (negative if unknown), and gives the place from which to
@@ -34,7 +34,7 @@ func (s *Store) SeeStream(ctx context.Context, c fleet.StreamClaim, lag time.Dur
 	if postgres.NoRows(err) {
 		return fleet.StreamPlace{}, lostClaim(c)
 	}
-	return fleet.StreamPlace{Position: r.Position, Began: r.Began, Waits: r.Waits}, postgres.Failed("keep the stream of "+string(c.Peer), err)
+	return fleet.StreamPlace{Position: r.Position, Began: r.Began, Waits: r.Waits}, err
 }
 
 func lostClaim(c fleet.StreamClaim) error {

@@ -20,7 +20,7 @@ type SyncRequest struct {
 
 // AskSync opens an operation that ends with the next comparison that begins after the request.
 func (s *Store) AskSync(ctx context.Context, in SyncRequest) (postgres.Operation, error) {
-	return postgres.Only(s.Request(ctx, "compare with region "+string(in.Peer), in.Request, func(*db.Queries) error { return nil },
+	return postgres.Only(s.Request(ctx, in.Request, func(*db.Queries) error { return nil },
 		func(q *db.Queries) ([]postgres.Operation, error) {
 			if err := s.wantSync(ctx, q, in.Peer, in.Accept); err != nil {
 				return nil, err
@@ -39,10 +39,10 @@ func (s *Store) wantSync(ctx context.Context, q *db.Queries, peer fleet.RegionNa
 
 // WantSyncs has every peer compared whose last comparison ended longer ago.
 func (s *Store) WantSyncs(ctx context.Context, every time.Duration) error {
-	return s.Tx(ctx, "have regions compared", func(q *db.Queries) error {
+	return s.Tx(ctx, func(q *db.Queries) error {
 		peers, err := q.WantSyncs(ctx, every.Seconds())
 		if err != nil || len(peers) == 0 {
-			return postgres.Failed("have regions compared", err)
+			return err
 		}
 		for i, p := range peers {
 			peers[i] = fleet.SyncSubject(fleet.RegionName(p))
@@ -59,11 +59,11 @@ const streamPatience = 2 * time.Minute
 func (s *Store) BeginSync(ctx context.Context, v fleet.SyncVisit) (fleet.SyncPlace, fleet.SyncTurn, error) {
 	var at fleet.SyncPlace
 	var turn fleet.SyncTurn
-	err := s.Tx(ctx, "compare with region "+string(v.Peer), func(q *db.Queries) error {
+	err := s.Tx(ctx, func(q *db.Queries) error {
 		at, turn = fleet.SyncPlace{}, fleet.SyncTurn{}
 		by := db.ServeOperationsParams{Run: v.Run, Build: v.Build, Subjects: []string{fleet.SyncSubject(v.Peer)}}
 		if err := q.ServeOperations(ctx, by); err != nil {
-			return postgres.Failed("serve operations", err)
+			return err
 		}
 		row, err := q.GetSync(ctx, string(v.Peer))
 		if postgres.NoRows(err) {
@@ -71,7 +71,7 @@ func (s *Store) BeginSync(ctx context.Context, v fleet.SyncVisit) (fleet.SyncPla
 			return s.endSync(ctx, q, v.Peer, turn)
 		}
 		if err != nil {
-			return postgres.Failed("read how far the comparison is", err)
+			return err
 		}
 		at, turn = placeOf(row), turnOf(row)
 		if row.StartedAt != nil && row.EndedAt == nil {
@@ -90,7 +90,7 @@ func (s *Store) BeginSync(ctx context.Context, v fleet.SyncVisit) (fleet.SyncPla
 	if postgres.NoRows(err) {
 		err = nil
 	}
-	return at, turn, postgres.Failed("read the stream", err)
+	return at, turn, err
 }
 
 // startSync begins a comparison, unless the stream of the peer still brings what it has.
@@ -100,17 +100,17 @@ func (s *Store) startSync(ctx context.Context, q *db.Queries, peer string) (flee
 		return fleet.SyncPlace{}, fleet.SyncTurn{Waits: waits}, err
 	}
 	if err := q.StartSync(ctx, peer); err != nil {
-		return fleet.SyncPlace{}, fleet.SyncTurn{}, postgres.Failed("begin the comparison", err)
+		return fleet.SyncPlace{}, fleet.SyncTurn{}, err
 	}
 	row, err := q.GetSync(ctx, peer)
-	return placeOf(row), turnOf(row), postgres.Failed("read how far the comparison is", err)
+	return placeOf(row), turnOf(row), err
 }
 
 // streamWaits says that the stream of the peer still brings what it has.
 func (s *Store) streamWaits(ctx context.Context, q *db.Queries, peer string) (string, error) {
 	ready, err := q.SyncReady(ctx, db.SyncReadyParams{Peer: peer, PatienceSeconds: streamPatience.Seconds()})
 	if err != nil || ready {
-		return "", postgres.Failed("read the stream", err)
+		return "", err
 	}
 	return "the stream of region " + peer + " is not current yet", nil
 }
@@ -121,7 +121,7 @@ func (s *Store) syncPlace(ctx context.Context, q *db.Queries, peer fleet.RegionN
 	if postgres.NoRows(err) {
 		return fleet.SyncPlace{}, nil
 	}
-	return placeOf(row), postgres.Failed("read how far the comparison is", err)
+	return placeOf(row), err
 }
 
 func placeOf(r db.RegionSync) fleet.SyncPlace {
@@ -146,26 +146,26 @@ func (s *Store) SplitSync(ctx context.Context, at fleet.SyncPlace, bits int, obj
 	if err == nil && n == 0 {
 		return fleet.Errorf(fleet.Stale, "the comparison with region %s is elsewhere now", at.Peer)
 	}
-	return postgres.Failed("split the comparison", err)
+	return err
 }
 
 // FinishSync ends a comparison that is at its end. What it did not set aside again is settled.
 func (s *Store) FinishSync(ctx context.Context, peer fleet.RegionName) (fleet.SyncTurn, error) {
 	var turn fleet.SyncTurn
-	err := s.Tx(ctx, "end the comparison with region "+string(peer), func(q *db.Queries) error {
+	err := s.Tx(ctx, func(q *db.Queries) error {
 		row, err := q.GetSync(ctx, string(peer))
 		if err != nil {
-			return postgres.Failed("read how far the comparison is", err)
+			return err
 		}
 		turn = turnOf(row)
 		if row.EndedAt != nil || turn.At < turn.Ranges {
 			return fleet.Errorf(fleet.Stale, "the comparison with region %s is elsewhere now", peer)
 		}
 		if _, err := q.SettleQuarantine(ctx, row.Peer); err != nil {
-			return postgres.Failed("settle what was set aside", err)
+			return err
 		}
 		if err := q.EndSync(ctx, row.Peer); err != nil {
-			return postgres.Failed("end the comparison", err)
+			return err
 		}
 		if err := wakeClaims(ctx, q, row.Peer); err != nil {
 			return err
@@ -182,7 +182,7 @@ func (s *Store) FinishSync(ctx context.Context, peer fleet.RegionName) (fleet.Sy
 func wakeClaims(ctx context.Context, q *db.Queries, peer string) error {
 	rows, err := q.TakeClaimsCompared(ctx, peer)
 	if err != nil || len(rows) == 0 {
-		return postgres.Failed("read the claims that wait", err)
+		return err
 	}
 	subjects := make([]string, len(rows))
 	for i, r := range rows {
@@ -209,22 +209,22 @@ func (s *Store) endSync(ctx context.Context, q *db.Queries, peer fleet.RegionNam
 	if err := postgres.EndOperations(ctx, q, subject, postgres.Ending{State: fleet.OperationSucceeded, Reason: "compared", Message: turn.Message(peer)}); err != nil {
 		return err
 	}
-	return postgres.Failed("take the outbox", q.TakeOutbox(ctx, []string{subject}))
+	return q.TakeOutbox(ctx, []string{subject})
 }
 
 // LeaveSync fails the operations on a region that is not a peer, or is disabled.
 func (s *Store) LeaveSync(ctx context.Context, peer fleet.RegionName) error {
 	subject := fleet.SyncSubject(peer)
-	return s.Tx(ctx, "leave the comparison with region "+string(peer), func(q *db.Queries) error {
+	return s.Tx(ctx, func(q *db.Queries) error {
 		if err := postgres.EndOperations(ctx, q, subject, postgres.Ending{
 			State: fleet.OperationFailed, Reason: string(fleet.NotFound), Message: "region " + string(peer) + " is not a peer, or is disabled",
 		}); err != nil {
 			return err
 		}
 		if err := q.DropSync(ctx, string(peer)); err != nil { // it begins again when the peer is back
-			return postgres.Failed("leave the comparison", err)
+			return err
 		}
-		return postgres.Failed("take the outbox", q.TakeOutbox(ctx, []string{subject}))
+		return q.TakeOutbox(ctx, []string{subject})
 	})
 }
 
@@ -244,7 +244,7 @@ func (s *Store) Syncs(ctx context.Context) ([]Sync, error) {
 		turn.Done = r.Wanted == r.Pass && r.EndedAt != nil
 		out[i] = Sync{fleet.RegionName(r.Peer), turn, r.StartedAt, r.EndedAt}
 	}
-	return out, postgres.Failed("read the comparisons", err)
+	return out, err
 }
 
 // LostWrite is a state of an object that its owner did not know, and that was replaced. Object is nil of a deletion.
@@ -262,7 +262,7 @@ type LostWrite struct {
 func (s *Store) LostWrites(ctx context.Context, after int64, limit int32) ([]LostWrite, error) {
 	rows, err := s.Q.LostWrites(ctx, db.LostWritesParams{After: after, MaxRows: limit})
 	if err != nil {
-		return nil, postgres.Failed("read what is lost", err)
+		return nil, err
 	}
 	out := make([]LostWrite, len(rows))
 	for i, r := range rows {
@@ -275,7 +275,7 @@ func (s *Store) LostWrites(ctx context.Context, after int64, limit int32) ([]Los
 		}
 		var was row
 		if err := json.Unmarshal(r.Object, &was); err != nil {
-			return nil, postgres.Failed(fmt.Sprintf("read lost write %d", r.ID), err)
+			return nil, postgres.Unreadable(fmt.Sprintf("lost write %d", r.ID), err)
 		}
 		o := was.object()
 		out[i].Object = &o

@@ -5,7 +5,6 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/decide"
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
 
@@ -14,7 +13,7 @@ func (s *Store) SeeCopies(ctx context.Context, keys []fleet.CopyKey) (map[fleet.
 	c := columnsOf(keys)
 	rows, err := s.Q.SeeCopies(ctx, db.SeeCopiesParams{Regions: c.regions, Kinds: c.kinds, Scopes: c.scopes, Names: c.names})
 	if err != nil {
-		return nil, postgres.Failed("read what is known of copies", err)
+		return nil, err
 	}
 	lags, err := s.Lags(ctx)
 	out := make(map[fleet.CopyKey]decide.SyncedCopySeen, len(rows))

@@ -49,7 +49,7 @@ func missingParts(ctx context.Context, q *db.Queries, name fleet.TemplateName, s
 		missing.Body, err = &spec.Base, nil
 	}
 	if err != nil {
-		return missing, postgres.Failed("look for a body", err)
+		return missing, err
 	}
 	pins := name.Pins(spec)
 	if len(pins) == 0 {
@@ -61,7 +61,7 @@ func missingParts(ctx context.Context, q *db.Queries, name fleet.TemplateName, s
 	}
 	rows, err := q.GenerationsHere(ctx, p)
 	if err != nil {
-		return missing, postgres.Failed("look for template generations", err)
+		return missing, err
 	}
 	here := make(map[fleet.TemplatePin]bool, len(rows))
 	for _, r := range rows {
@@ -76,20 +76,20 @@ func missingParts(ctx context.Context, q *db.Queries, name fleet.TemplateName, s
 }
 
 func (a *applying) keepGeneration(ctx context.Context, c fleet.CopyChange) error {
-	return postgres.Failed("keep the template's generation", a.q.PutCopiedGeneration(ctx, db.PutCopiedGenerationParams{
+	return a.q.PutCopiedGeneration(ctx, db.PutCopiedGenerationParams{
 		Name: string(a.nameOf(c.Key)), Generation: c.Object.Generation, Spec: c.Object.Spec,
-	}))
+	})
 }
 
 func (a *applying) wait(ctx context.Context, c fleet.CopyChange) error {
 	change, err := json.Marshal(c)
 	if err != nil {
-		return postgres.Failed("have a copy wait", err)
+		return err
 	}
-	return postgres.Failed("have a copy wait", a.q.PutWaiting(ctx, db.PutWaitingParams{
+	return a.q.PutWaiting(ctx, db.PutWaitingParams{
 		Region: string(c.Key.Region), Kind: string(c.Key.Kind), Scope: c.Key.Scope, Name: c.Key.Name, Owner: string(a.peer),
 		OwnerEpoch: c.Version.OwnerEpoch, Number: c.Version.Number, Change: change,
-	}))
+	})
 }
 
 // stopWaiting forgets states of copies of which this one, or a newer one, was taken.
@@ -106,19 +106,19 @@ func stopWaiting(ctx context.Context, q *db.Queries, peer fleet.RegionName, take
 	for _, t := range taken {
 		p.OwnerEpochs, p.Numbers = append(p.OwnerEpochs, t.Version.OwnerEpoch), append(p.Numbers, t.Version.Number)
 	}
-	return postgres.Failed("forget what waited", q.DropWaiting(ctx, p))
+	return q.DropWaiting(ctx, p)
 }
 
 // DueCopies are changes of a peer that wait for what they are composed of, and that are to be tried now.
 func (s *Store) DueCopies(ctx context.Context, peer fleet.RegionName, limit int32) ([]fleet.CopyChange, error) {
 	rows, err := s.Q.DueWaiting(ctx, db.DueWaitingParams{Owner: string(peer), MaxRows: limit})
 	if err != nil {
-		return nil, postgres.Failed("read what waits", err)
+		return nil, err
 	}
 	out := make([]fleet.CopyChange, len(rows))
 	for i, r := range rows {
 		if err := json.Unmarshal(r, &out[i]); err != nil {
-			return nil, postgres.Failed("read what waits", err)
+			return nil, postgres.Unreadable("what waits", err)
 		}
 	}
 	return out, nil
@@ -126,11 +126,11 @@ func (s *Store) DueCopies(ctx context.Context, peer fleet.RegionName, limit int3
 
 // PutOffCopy has a change that waits tried again later, at most after a time.
 func (s *Store) PutOffCopy(ctx context.Context, c fleet.CopyChange, problem string, most time.Duration) error {
-	return postgres.Failed("put off what waits", s.Q.PutOffWaiting(ctx, db.PutOffWaitingParams{
+	return s.Q.PutOffWaiting(ctx, db.PutOffWaitingParams{
 		Region: string(c.Key.Region), Kind: string(c.Key.Kind), Scope: c.Key.Scope, Name: c.Key.Name,
 		OwnerEpoch: c.Version.OwnerEpoch, Number: c.Version.Number, MostSeconds: most.Seconds(),
 		Problem: strings.ToValidUTF8(strings.ReplaceAll(problem, "\x00", ""), ""), // a peer may have sent it
-	}))
+	})
 }
 
 // DropCopy forgets a change of a peer that waits.

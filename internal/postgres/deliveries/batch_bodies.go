@@ -56,15 +56,15 @@ func groupOf[T any](of []T, size func(T) int, most int) int {
 
 func (s *Store) putGroup(ctx context.Context, project fleet.ProjectName, hashes []fleet.Hash, bodies map[fleet.Hash][]byte) error {
 	all := postgres.HashesBytes(hashes)
-	err := s.Tx(ctx, "store bodies", func(q *db.Queries) error {
+	err := s.Tx(ctx, func(q *db.Queries) error {
 		if err := q.CommitLater(ctx); err != nil { // as for one: the change that refers to them flushes both
-			return postgres.Failed("store bodies", err)
+			return err
 		}
 		known, err := insertBodies(ctx, q, project, all, bodies)
 		if err != nil || len(known) == 0 {
 			return err
 		}
-		return postgres.Failed("let the project refer to bodies", q.AllowBodies(ctx, db.AllowBodiesParams{Project: string(project), Hashes: known}))
+		return q.AllowBodies(ctx, db.AllowBodiesParams{Project: string(project), Hashes: known})
 	})
 	if err != nil {
 		return err
@@ -83,7 +83,7 @@ func unknownBodies(ctx context.Context, q *db.Queries, hashes [][]byte) ([][]byt
 
 func useBodies(ctx context.Context, q *db.Queries, hashes [][]byte) (known, unknown [][]byte, err error) {
 	if known, err = q.UseBodies(ctx, hashes); err != nil {
-		return nil, nil, postgres.Failed("read bodies", err)
+		return nil, nil, err
 	}
 	is := map[string]bool{}
 	for _, h := range known {
@@ -116,5 +116,5 @@ func insertBodies(ctx context.Context, q *db.Queries, of fleet.ProjectName, hash
 	for _, h := range missing {
 		p.Bodies = append(p.Bodies, bodies[postgres.HashText(h)])
 	}
-	return known, postgres.Failed("store bodies", q.InsertWholeBodies(ctx, p))
+	return known, q.InsertWholeBodies(ctx, p)
 }

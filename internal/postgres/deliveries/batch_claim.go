@@ -70,7 +70,7 @@ func (r *batchRelease) changeSpecs(ctx context.Context) error {
 	if len(p.Names) == 0 {
 		return nil
 	}
-	return postgres.Failed("change specs", r.q.ChangeSpecs(ctx, p))
+	return r.q.ChangeSpecs(ctx, p)
 }
 
 // number counts the attempts, and numbers the revisions that are released (N18).
@@ -159,15 +159,15 @@ func (r *batchRelease) insertDeliveries(ctx context.Context) error {
 	var err error
 	r.nodes, err = r.q.NodesOfBatch(ctx, db.NodesOfBatchParams{Site: string(r.in.Site), Holder: r.lease.Holder})
 	if err != nil {
-		return postgres.Failed("read the nodes", err)
+		return err
 	}
 	if err := rows.write(ctx, r.q, spared(r.in.TTL), told); err != nil {
 		return err
 	}
 	if err := r.q.HoldOperations(ctx, a.Subjects); err != nil {
-		return postgres.Failed("hold the operations", err)
+		return err
 	}
-	return postgres.Failed("attach the deliveries", r.q.AttachDeliveries(ctx, a))
+	return r.q.AttachDeliveries(ctx, a)
 }
 
 // endings end operations of many subjects with one statement.
@@ -184,8 +184,8 @@ func (e endings) write(ctx context.Context, q *db.Queries) error {
 		return nil
 	}
 	if err := q.HoldOperations(ctx, e.Subjects); err != nil {
-		return postgres.Failed("hold the operations", err)
+		return err
 	}
 	e.Running = string(fleet.OperationRunning)
-	return postgres.Failed("end operations", q.EndOperationsMany(ctx, db.EndOperationsManyParams(e)))
+	return q.EndOperationsMany(ctx, db.EndOperationsManyParams(e))
 }

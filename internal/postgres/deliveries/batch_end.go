@@ -14,7 +14,7 @@ import (
 // that it served, what is owed, its event and its target. An ended batch stays as it ended.
 func (s *Store) EndBatch(ctx context.Context, id fleet.BatchID) (fleet.BatchEnded, error) {
 	var out fleet.BatchEnded
-	err := s.inBatch(ctx, "end", id, func(w *batchWork) error {
+	err := s.inBatch(ctx, id, func(w *batchWork) error {
 		out = fleet.BatchEnded{}
 		if w.batch.State == batchOpen {
 			if err := w.end(ctx); err != nil {
@@ -33,7 +33,7 @@ func (s *Store) EndBatch(ctx context.Context, id fleet.BatchID) (fleet.BatchEnde
 			case fleet.DeliveryOpen, fleet.DeliverySuperseded: // another run's by now
 			}
 		}
-		return postgres.Failed("count the deliveries", err)
+		return err
 	})
 	return out, err
 }
@@ -150,7 +150,7 @@ func (w *batchWork) targets(ctx context.Context) (map[string][]fleet.TargetSeen,
 			Reason: fleet.Kind(r.Reason), Ahead: r.Ahead,
 		})
 	}
-	return out, postgres.Failed("read targets", err)
+	return out, err
 }
 
 func (w *batchWork) endDeliveries(ctx context.Context, ends []itemEnd) error {
@@ -205,7 +205,7 @@ func (w *batchWork) oweTargets(ctx context.Context, ends []itemEnd) error {
 	}
 	if len(drop.Names) > 0 {
 		if err := w.q.ConfirmOwedMany(ctx, drop); err != nil {
-			return postgres.Failed("take back what is owed", err)
+			return err
 		}
 	}
 	return owe.Write(ctx, w.q)
@@ -230,7 +230,7 @@ func (w *batchWork) endOperations(ctx context.Context, ends []itemEnd) error {
 	}
 	asking, err := w.q.RunningSubjects(ctx, open)
 	if err != nil {
-		return postgres.Failed("read operations", err)
+		return err
 	}
 	return postgres.PutOutbox(ctx, w.q, asking...)
 }
@@ -241,11 +241,11 @@ func (w *batchWork) announce(ctx context.Context, ends []itemEnd) error {
 	for _, e := range ends {
 		before, err := json.Marshal(e.was)
 		if err != nil {
-			return postgres.Failed("write the status event", err)
+			return err
 		}
 		after, err := json.Marshal(e.was.ended(e.End))
 		if err != nil {
-			return postgres.Failed("write the status event", err)
+			return err
 		}
 		p.Names, p.Generations = append(p.Names, e.d.Name), append(p.Generations, e.rev.Generation)
 		p.Befores, p.Afters = append(p.Befores, string(before)), append(p.Afters, string(after))
@@ -253,13 +253,13 @@ func (w *batchWork) announce(ctx context.Context, ends []itemEnd) error {
 	if err := w.bury(ctx, p.Names); err != nil {
 		return err
 	}
-	return postgres.Failed("append events", w.q.AppendStatusEvents(ctx, p))
+	return w.q.AppendStatusEvents(ctx, p)
 }
 
 func (w *batchWork) bury(ctx context.Context, names []string) error {
 	deleted, err := w.q.DeletedNames(ctx, db.DeletedNamesParams{Site: w.batch.Site, Names: names})
 	if err != nil {
-		return postgres.Failed("read the snapshots", err)
+		return err
 	}
 	for _, name := range deleted {
 		if _, err := bury(ctx, w.q, w.key(name)); err != nil {
@@ -295,7 +295,7 @@ func (w *batchWork) oweMoved(ctx context.Context, ends []itemEnd, lease *db.Site
 // close ends the batch, and says of each target of its fleet change what it came to.
 func (w *batchWork) close(ctx context.Context, state, reason string) error {
 	if err := w.q.EndBatchRow(ctx, db.EndBatchRowParams{State: state, Reason: reason, ID: w.batch.ID}); err != nil {
-		return postgres.Failed("end the batch", err)
+		return err
 	}
 	return w.moveTargets(ctx, state, reason)
 }

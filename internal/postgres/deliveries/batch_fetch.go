@@ -15,7 +15,7 @@ func (s *Store) BatchTokens(ctx context.Context, id fleet.BatchID) ([]FetchToken
 	b, err := s.Q.GetBatch(ctx, string(id))
 	if err != nil || b.State != batchOpen {
 		if err != nil && !postgres.NoRows(err) {
-			return nil, postgres.Failed("read the batch", err)
+			return nil, err
 		}
 		return nil, fleet.Errorf(fleet.NotFound, "no batch is open under this id")
 	}
@@ -24,7 +24,7 @@ func (s *Store) BatchTokens(ctx context.Context, id fleet.BatchID) ([]FetchToken
 	for i, r := range rows {
 		out[i] = FetchToken{fleet.NodeName(r.Node), r.Hash}
 	}
-	return out, postgres.Failed("read the tokens", err)
+	return out, err
 }
 
 // BatchBodies gives those of some bodies that a node needs for the items of a batch which can
@@ -36,7 +36,7 @@ func (s *Store) BatchBodies(ctx context.Context, id fleet.BatchID, node fleet.No
 		Node: string(node), BatchID: string(id), Open: string(fleet.DeliveryOpen),
 	})
 	if err != nil {
-		return postgres.Failed("read what can be fetched", err)
+		return err
 	}
 	return s.stream(ctx, hashes, rows, emit)
 }
@@ -47,7 +47,7 @@ func (s *Store) TicketBodies(ctx context.Context, site fleet.SiteName, node flee
 ) error {
 	tickets, err := s.Q.BodiesOfTickets(ctx, db.BodiesOfTicketsParams{Site: string(site), Node: string(node), Hashes: postgres.HashesBytes(hashes)})
 	if err != nil {
-		return postgres.Failed("read what can be fetched", err)
+		return err
 	}
 	rows := make([]db.BodiesOfBatchRow, len(tickets))
 	for i, t := range tickets {

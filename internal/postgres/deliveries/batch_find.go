@@ -14,7 +14,7 @@ func (s *Store) FindBatch(ctx context.Context, id fleet.BatchID) (*BatchReleased
 		return nil, nil
 	}
 	if err != nil {
-		return nil, postgres.Failed("read the batch", err)
+		return nil, err
 	}
 	out := batchReleased(b)
 	return &out, nil

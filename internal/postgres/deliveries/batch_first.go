@@ -22,15 +22,15 @@ func (r *batchRelease) tell(ctx context.Context) error {
 		return nil
 	}
 	if err != nil {
-		return postgres.Failed("read the node", err)
+		return err
 	}
 	if err := r.readEras(ctx); err != nil {
 		return err
 	}
 	r.notified = &node
-	return postgres.Failed("write the fetch token", r.q.PutFetchToken(ctx, db.PutFetchTokenParams{
+	return r.q.PutFetchToken(ctx, db.PutFetchTokenParams{
 		DeploymentID: string(r.in.ID), Node: node.Name, Hash: r.in.TokenHash, Seconds: max(r.in.TTL, r.in.Deadline).Seconds(),
-	}))
+	})
 }
 
 // readEras: what was released just now has the era that its statement saw.
@@ -44,7 +44,7 @@ func (r *batchRelease) readEras(ctx context.Context) error {
 		if era == 0 {
 			written, err := revisionAt(ctx, r.q, string(r.in.Site), c.Name, c.Revision)
 			if err != nil {
-				return postgres.Failed("read a revision", err)
+				return err
 			}
 			era = written.Era
 		}

@@ -33,9 +33,9 @@ func (s *Store) GatherBatch(ctx context.Context, in BatchGather) (BatchGathered,
 	prefix := fleet.InstanceSubject(in.Site, "")
 	names, err := s.Q.WaitingNames(ctx, db.WaitingNamesParams{Prefix: prefix, MaxRows: fleet.MaxBatchItems})
 	if err != nil {
-		return out, postgres.Failed("read the outbox", err)
+		return out, err
 	}
-	err = s.Tx(ctx, "gather batch "+string(in.ID), func(q *db.Queries) error {
+	err = s.Tx(ctx, func(q *db.Queries) error {
 		out = BatchGathered{}
 		g := &gathering{build: in.Build, batchRelease: batchRelease{s: s.Store, q: q, in: BatchRelease{
 			ID: in.ID, Site: in.Site, Workflow: in.Workflow, Run: in.Run, Deadline: in.Deadline, TTL: in.TTL, Items: itemsNamed(names),
@@ -49,7 +49,7 @@ func (s *Store) GatherBatch(ctx context.Context, in BatchGather) (BatchGathered,
 			return err
 		}
 		if !postgres.NoRows(err) {
-			return postgres.Failed("read the batch", err)
+			return err
 		}
 		if err := g.gather(ctx); err != nil || len(g.claims) == 0 {
 			out.Left = g.left
@@ -115,7 +115,7 @@ func (g *gathering) leave(names ...string) {
 func (g *gathering) choose(ctx context.Context) error {
 	rows, err := g.q.WaitingItems(ctx, db.WaitingItemsParams{Site: string(g.in.Site), Names: g.names, Prefix: fleet.InstanceSubject(g.in.Site, "")})
 	if err != nil {
-		return postgres.Failed("read what waits", err)
+		return err
 	}
 	var bytes int64
 	seen := map[string]bool{}
@@ -148,5 +148,5 @@ func (g *gathering) serve(ctx context.Context) error {
 // Waiting counts the operations that wait at a site, up to a number.
 func (s *Store) Waiting(ctx context.Context, site fleet.SiteName, most int) (int, error) {
 	n, err := s.Q.CountWaiting(ctx, db.CountWaitingParams{Site: string(site), Most: int32(most)}) //nolint:gosec // a handful
-	return int(n), postgres.Failed("count what waits", err)
+	return int(n), err
 }

@@ -67,7 +67,7 @@ func (r *batchRelease) change(i *BatchChange, o *fleet.Object, want *db.Revision
 	}
 	spec, err := json.Marshal(i.Spec)
 	if err != nil {
-		return postgres.Failed("write the spec of "+o.String(), err)
+		return err
 	}
 	c := &batchClaim{Name: o.Name, Object: o, Before: want}
 	next := r.releaseOf(i)

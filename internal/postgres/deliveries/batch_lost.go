@@ -35,13 +35,13 @@ func (s *Store) OpenBatches(ctx context.Context, after postgres.Place, older tim
 			Run: r.RunID, CreatedAt: r.CreatedAt, Overdue: r.Overdue,
 		}
 	}
-	return out, postgres.Failed("list open batches", err)
+	return out, err
 }
 
 // LoseBatch gives a batch up whose workflow is gone (X25). Each of its open deliveries ends as
 // that of a lost run does: unknown, and owed to who may deploy it; their entities are woken.
 func (s *Store) LoseBatch(ctx context.Context, id fleet.BatchID, reason string) error {
-	return s.inBatch(ctx, "lose", id, func(w *batchWork) error {
+	return s.inBatch(ctx, id, func(w *batchWork) error {
 		if w.batch.State != batchOpen {
 			return nil
 		}
@@ -95,7 +95,7 @@ func (w *batchWork) lose(ctx context.Context, reason string) error {
 	}
 	if w.batch.Stage { // nothing to do for one that was not requested
 		if wake, err = w.q.RunningSubjects(ctx, wake); err != nil {
-			return postgres.Failed("read operations", err)
+			return err
 		}
 	}
 	return postgres.PutOutbox(ctx, w.q, wake...)

@@ -17,7 +17,7 @@ import (
 // nothing to tell, or the world has moved since the batch was claimed, or the node did not enrol in time.
 func (s *Store) PrepareBatch(ctx context.Context, in fleet.BatchPrepare) (*fleet.BatchNotify, error) {
 	var out *fleet.BatchNotify
-	err := s.Tx(ctx, "prepare batch "+string(in.ID), func(q *db.Queries) error {
+	err := s.Tx(ctx, func(q *db.Queries) error {
 		out = nil
 		b, err := q.GetBatch(ctx, string(in.ID))
 		if err != nil {
@@ -27,7 +27,7 @@ func (s *Store) PrepareBatch(ctx context.Context, in fleet.BatchPrepare) (*fleet
 			return err
 		}
 		if b, err = q.GetBatch(ctx, b.ID); err != nil || b.State != batchOpen {
-			return postgres.Failed("read the batch", err)
+			return err
 		}
 		out, err = prepareBatch(ctx, q, b, in)
 		return err
@@ -39,14 +39,14 @@ func noBatch(err error, id fleet.BatchID) error {
 	if postgres.NoRows(err) {
 		return fleet.Errorf(fleet.NotFound, "batch %s not found", id)
 	}
-	return postgres.Failed("read the batch", err)
+	return err
 }
 
 // lockSubjects keeps other runs from taking a step of an instance of the batch.
 func lockSubjects(ctx context.Context, q *db.Queries, b db.Batch) error {
 	names, err := q.NamesOfBatch(ctx, b.ID)
 	if err != nil {
-		return postgres.Failed("read the batch", err)
+		return err
 	}
 	_, err = lockNames(ctx, q, b.Site, names...)
 	return err
@@ -80,7 +80,7 @@ func toTell(ctx context.Context, q *db.Queries, b db.Batch, in fleet.BatchPrepar
 			out.first = append(out.first, r.ID)
 		}
 	}
-	return out, postgres.Failed("read the items to notify", err)
+	return out, err
 }
 
 func prepareBatch(ctx context.Context, q *db.Queries, b db.Batch, in fleet.BatchPrepare) (*fleet.BatchNotify, error) {
@@ -90,7 +90,7 @@ func prepareBatch(ctx context.Context, q *db.Queries, b db.Batch, in fleet.Batch
 	}
 	node, err := q.GetNode(ctx, string(in.Node))
 	if err != nil && !postgres.NoRows(err) {
-		return nil, postgres.Failed("read the node", err)
+		return nil, err
 	}
 	if err != nil || !tellable(node) {
 		return waitToEnrol(ctx, q, b, in, tell.ids)
@@ -100,7 +100,7 @@ func prepareBatch(ctx context.Context, q *db.Queries, b db.Batch, in fleet.Batch
 		return nil, nil
 	}
 	if err != nil {
-		return nil, postgres.Failed("read the lease", err)
+		return nil, err
 	}
 	if err := tellNode(ctx, q, b, in, tell); err != nil {
 		return nil, err
@@ -125,7 +125,7 @@ func waitToEnrol(ctx context.Context, q *db.Queries, b db.Batch, in fleet.BatchP
 	}
 	now, err := q.Now(ctx)
 	if err != nil {
-		return nil, postgres.Failed("read the clock", err)
+		return nil, err
 	}
 	if wait := decide.EnrolWait(now.Sub(b.CreatedAt), in.Take); wait > 0 {
 		return &fleet.BatchNotify{Wait: wait}, nil
@@ -136,7 +136,7 @@ func waitToEnrol(ctx context.Context, q *db.Queries, b db.Batch, in fleet.BatchP
 // tellNode marks what the node is notified of, which is exactly what it can fetch.
 func tellNode(ctx context.Context, q *db.Queries, b db.Batch, in fleet.BatchPrepare, tell telling) error {
 	if err := q.TellTargets(ctx, db.TellTargetsParams{Notice: tell.last + 1, Ids: tell.ids, Node: string(in.Node)}); err != nil {
-		return postgres.Failed("mark the targets as notified", err)
+		return err
 	}
 	if len(tell.first) > 0 {
 		if err := setPhase(ctx, q, phaseNotified, tell.first...); err != nil {
@@ -147,17 +147,17 @@ func tellNode(ctx context.Context, q *db.Queries, b db.Batch, in fleet.BatchPrep
 		Deadline: b.DeadlineAt, Seconds: in.TTL.Seconds(), SpareSeconds: spared(in.TTL).Seconds(), Ids: tell.ids,
 	}
 	if err := q.ExtendPendingMany(ctx, extend); err != nil {
-		return postgres.Failed("extend the pending rows", err)
+		return err
 	}
 	offer := db.OfferPendingManyParams{
 		Deadline: b.DeadlineAt, Seconds: extend.SpareSeconds, Ids: tell.ids, Open: string(fleet.DeliveryOpen),
 	}
 	if err := q.OfferPendingMany(ctx, offer); err != nil {
-		return postgres.Failed("offer the pending rows", err)
+		return err
 	}
-	return postgres.Failed("write the fetch token", q.PutFetchToken(ctx, db.PutFetchTokenParams{
+	return q.PutFetchToken(ctx, db.PutFetchTokenParams{
 		DeploymentID: b.ID, Node: string(in.Node), Hash: in.TokenHash, Seconds: max(in.TTL, time.Until(b.DeadlineAt)).Seconds(),
-	}))
+	})
 }
 
 // spared is a time a tenth longer: what is to be held for so long at each of a few notifies is
@@ -169,7 +169,7 @@ func spared(ttl time.Duration) time.Duration { return ttl + ttl/10 }
 func (s *Store) BatchItems(ctx context.Context, id fleet.BatchID, node fleet.NodeName) ([]fleet.BatchItem, error) {
 	rows, err := s.Q.ItemsTold(ctx, db.ItemsToldParams{Node: string(node), BatchID: string(id)})
 	if err != nil {
-		return nil, postgres.Failed("read the items", err)
+		return nil, err
 	}
 	last := int64(0)
 	for i := range rows {

@@ -24,8 +24,8 @@ type batchWork struct {
 
 // inBatch runs a step of a batch in one transaction, under the locks that each of its
 // instances' own steps would take.
-func (s *Store) inBatch(ctx context.Context, doing string, id fleet.BatchID, f func(w *batchWork) error) error {
-	return s.Tx(ctx, doing+" batch "+string(id), func(q *db.Queries) error {
+func (s *Store) inBatch(ctx context.Context, id fleet.BatchID, f func(w *batchWork) error) error {
+	return s.Tx(ctx, func(q *db.Queries) error {
 		w := &batchWork{q: q}
 		if err := w.enter(ctx, id); err != nil {
 			return err
@@ -41,7 +41,7 @@ func (w *batchWork) enter(ctx context.Context, id fleet.BatchID) error {
 	}
 	names, err := w.q.NamesOfBatch(ctx, b.ID)
 	if err != nil {
-		return postgres.Failed("read the batch", err)
+		return err
 	}
 	keys := map[int64]bool{}
 	for _, name := range names {
@@ -54,10 +54,10 @@ func (w *batchWork) enter(ctx context.Context, id fleet.BatchID) error {
 		return err
 	}
 	if w.batch, err = w.q.LockBatch(ctx, b.ID); err != nil {
-		return postgres.Failed("lock the batch", err)
+		return err
 	}
 	w.deliveries, err = w.q.DeliveriesOfBatch(ctx, b.ID)
-	return postgres.Failed("read the deliveries", err)
+	return err
 }
 
 // readRevisions reads those of some deliveries.
@@ -71,7 +71,7 @@ func (w *batchWork) readRevisions(ctx context.Context, of []*db.Delivery) error 
 	for i := range rows {
 		w.revisions[rows[i].Name] = &rows[i]
 	}
-	return postgres.Failed("read revisions", err)
+	return err
 }
 
 func (w *batchWork) key(name string) fleet.ObjectKey {
@@ -88,7 +88,7 @@ func (w *batchWork) lease(ctx context.Context) (*db.SiteLease, error) {
 	if postgres.NoRows(err) {
 		return nil, nil
 	}
-	return &l, postgres.Failed("read the lease", err)
+	return &l, err
 }
 
 // said is one result, and the delivery that it is of.
@@ -101,7 +101,7 @@ type said struct {
 // miss of a single delivery writes. The same results again change nothing.
 func (s *Store) RecordBatch(ctx context.Context, id fleet.BatchID, node fleet.NodeName, results []fleet.BatchResult) error {
 	var stale *audit.Refusal
-	err := s.inBatch(ctx, "record", id, func(w *batchWork) error {
+	err := s.inBatch(ctx, id, func(w *batchWork) error {
 		stale = nil
 		applied, others, err := w.sort(results)
 		if err != nil {
@@ -191,10 +191,10 @@ func (w *batchWork) miss(ctx context.Context, node fleet.NodeName, results []sai
 // recordTargets gives the deliveries whose target changed by it.
 func recordTargets(ctx context.Context, q *db.Queries, p db.RecordTargetsParams) (recorded []string, err error) {
 	if err := q.HoldTargets(ctx, db.HoldTargetsParams{Ids: p.Ids, Node: p.Node}); err != nil {
-		return nil, postgres.Failed("hold the targets", err)
+		return nil, err
 	}
 	recorded, err = q.RecordTargets(ctx, p)
-	return recorded, postgres.Failed("record the targets", err)
+	return recorded, err
 }
 
 // record is what walk.record does, for all at once.
@@ -237,7 +237,7 @@ func (w *batchWork) confirm(ctx context.Context, node fleet.NodeName, results []
 	if err := held.Write(ctx, w.q); err != nil {
 		return err
 	}
-	return postgres.Failed("confirm what was owed", w.q.ConfirmOwedMany(ctx, c))
+	return w.q.ConfirmOwedMany(ctx, c)
 }
 
 // recordActive promotes what the active applied (N13), and owes it to the rest.
@@ -279,7 +279,7 @@ func (w *batchWork) recordActive(ctx context.Context, node fleet.NodeName, resul
 func (w *batchWork) settleOlder(ctx context.Context, node fleet.NodeName, results []said, names []string) error {
 	unsettled, err := w.q.UnsettledNames(ctx, db.UnsettledNamesParams{Site: w.batch.Site, Names: names})
 	if err != nil {
-		return postgres.Failed("read unsettled deliveries", err)
+		return err
 	}
 	for _, r := range results {
 		if slices.Contains(unsettled, r.d.Name) {
@@ -298,7 +298,7 @@ func (w *batchWork) settleOlder(ctx context.Context, node fleet.NodeName, result
 
 // MissBatch records why a node did not answer some or all of a notify.
 func (s *Store) MissBatch(ctx context.Context, in fleet.BatchMiss) error {
-	return s.Tx(ctx, "miss batch "+string(in.ID), func(q *db.Queries) error {
+	return s.Tx(ctx, func(q *db.Queries) error {
 		b, err := q.GetBatch(ctx, string(in.ID))
 		if err != nil {
 			return noBatch(err, in.ID)
@@ -306,9 +306,9 @@ func (s *Store) MissBatch(ctx context.Context, in fleet.BatchMiss) error {
 		if err := lockSubjects(ctx, q, b); err != nil {
 			return err
 		}
-		return postgres.Failed("record the targets", q.MissTargets(ctx, db.MissTargetsParams{
+		return q.MissTargets(ctx, db.MissTargetsParams{
 			State: string(in.State), Reason: string(in.Reason), Message: bounded(in.Message), BatchID: b.ID, Node: string(in.Node),
 			Open: string(fleet.DeliveryOpen),
-		}))
+		})
 	})
 }

@@ -29,7 +29,7 @@ func (s *Store) ReleaseBatch(ctx context.Context, in BatchRelease) (BatchRelease
 		return BatchReleased{}, err
 	}
 	var out BatchReleased
-	err := s.Tx(ctx, "release batch "+string(in.ID), func(q *db.Queries) error {
+	err := s.Tx(ctx, func(q *db.Queries) error {
 		out = BatchReleased{}
 		r := &batchRelease{s: s.Store, q: q, in: in}
 		if err := r.lock(ctx); err != nil {
@@ -41,7 +41,7 @@ func (s *Store) ReleaseBatch(ctx context.Context, in BatchRelease) (BatchRelease
 			return err
 		}
 		if !postgres.NoRows(err) {
-			return postgres.Failed("read the batch", err)
+			return err
 		}
 		if err := r.run(ctx); err != nil {
 			return err
@@ -170,7 +170,7 @@ func (r *batchRelease) insertBatch(ctx context.Context) error {
 		p.Node, p.Epoch = r.lease.Holder, r.lease.Epoch
 	}
 	if err := r.q.InsertBatch(ctx, p); err != nil {
-		return postgres.Failed("write the batch", err)
+		return err
 	}
 	return r.moves.write(ctx, r.q, p.Fleet, p.FleetRun, p.Site)
 }
@@ -193,13 +193,13 @@ func (r *batchRelease) live(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 	if err != nil {
-		return false, postgres.Failed("lock the run", err)
+		return false, err
 	}
 	rows, err := r.q.LockFleetTargets(ctx, db.LockFleetTargetsParams{
 		Fleet: string(r.in.Fleet), Run: r.in.FleetRun, Site: string(r.in.Site), Names: r.names,
 	})
 	r.targets = byName(rows, func(t db.FleetTarget) string { return t.Name })
-	return run.State == string(fleet.FleetRunning) && !run.CancelRequested, postgres.Failed("lock the targets", err)
+	return run.State == string(fleet.FleetRunning) && !run.CancelRequested, err
 }
 
 // judge decides what becomes of each item.
@@ -250,7 +250,7 @@ func (r *batchRelease) closed(ctx context.Context) (reason, message string, err 
 		return "no_active_node", "the site has no active node", nil
 	}
 	r.lease = &lease
-	return "", "", postgres.Failed("read the lease", err)
+	return "", "", err
 }
 
 // read reads all that is decided on, set by set.
@@ -258,7 +258,7 @@ func (r *batchRelease) read(ctx context.Context) error {
 	site := string(r.in.Site)
 	objects, err := r.q.ObjectsOfSite(ctx, db.ObjectsOfSiteParams{Site: site, Names: r.names})
 	if err != nil {
-		return postgres.Failed("read objects", err)
+		return err
 	}
 	r.objects = make(map[string]*fleet.Object, len(objects))
 	for _, row := range objects {
@@ -273,7 +273,7 @@ func (r *batchRelease) read(ctx context.Context) error {
 	}
 	revisions, err := r.q.GetRevisions(ctx, p)
 	if err != nil {
-		return postgres.Failed("read the desired revisions", err)
+		return err
 	}
 	r.desired = make(map[string]*db.Revision, len(revisions))
 	for i := range revisions {
@@ -281,12 +281,12 @@ func (r *batchRelease) read(ctx context.Context) error {
 	}
 	snapshots, err := r.q.SnapshotsOf(ctx, db.SnapshotsOfParams{Site: site, Names: r.names})
 	if err != nil {
-		return postgres.Failed("read the snapshots", err)
+		return err
 	}
 	r.deployed = byName(snapshots, func(s db.SnapshotsOfRow) string { return s.Name })
 	owed, err := r.q.OwedNames(ctx, db.OwedNamesParams{Site: site, Names: r.names})
 	if err != nil {
-		return postgres.Failed("read what is owed", err)
+		return err
 	}
 	r.owed = map[string]bool{}
 	for _, name := range owed {

@@ -35,7 +35,7 @@ func (m targetMoves) write(ctx context.Context, q *db.Queries, of string, run in
 		p.Revisions = append(p.Revisions, t.Revision)
 		p.Reasons, p.Messages = append(p.Reasons, t.Reason), append(p.Messages, t.Message)
 	}
-	return postgres.Failed("write the targets", q.MoveFleetTargets(ctx, p))
+	return q.MoveFleetTargets(ctx, p)
 }
 
 // moveTargets says of each target that waits for the batch what its delivery came to. One
@@ -51,14 +51,14 @@ func (w *batchWork) moveTargets(ctx context.Context, state, reason string) error
 	}
 	run, err := w.q.HoldFleetRun(ctx, db.HoldFleetRunParams{Fleet: w.batch.Fleet, Run: w.batch.FleetRun})
 	if err != nil && !postgres.NoRows(err) {
-		return postgres.Failed("lock the run", err)
+		return err
 	}
 	live := err == nil && fleet.FleetState(run.State).Live()
 	rows, err := w.q.LockFleetTargets(ctx, db.LockFleetTargetsParams{
 		Fleet: w.batch.Fleet, Run: w.batch.FleetRun, Site: w.batch.Site, Names: names,
 	})
 	if err != nil {
-		return postgres.Failed("lock the targets", err)
+		return err
 	}
 	targets := byName(rows, func(t db.FleetTarget) string { return t.Name })
 	var moves targetMoves

@@ -27,7 +27,7 @@ func (w *walk) claim(ctx context.Context, c fleet.Claim) error {
 		return nil // claimed already
 	}
 	if !postgres.NoRows(err) {
-		return postgres.Failed("read the claim", err)
+		return err
 	}
 	if w.sub.EntityRun != c.Run {
 		return fleet.Errorf(fleet.Conflict, "run %s no longer serves %s", c.Run, c.Name())
@@ -48,7 +48,7 @@ func (w *walk) claim(ctx context.Context, c fleet.Claim) error {
 		Claim: c.Run + "/" + c.Step, WorkflowID: c.Workflow, RunID: c.Run,
 	})
 	if err != nil {
-		return postgres.Failed("follow the lease", err)
+		return err
 	}
 	if len(followed) > 0 {
 		w.delivery = nil // it is another one than what was read
@@ -102,9 +102,9 @@ func (w *walk) persist(ctx context.Context, c fleet.Claim, r *db.Revision, lease
 		ID: id, Site: r.Site, Name: r.Name, Revision: r.Revision, Attempt: w.sub.Attempts, Node: lease.Holder, Epoch: lease.Epoch,
 		State: string(fleet.DeliveryOpen), Phase: phasePersisted,
 	}
-	return postgres.Failed("attach the delivery", w.q.AttachDelivery(ctx, db.AttachDeliveryParams{
+	return w.q.AttachDelivery(ctx, db.AttachDeliveryParams{
 		DeliveryID: id, Subject: c.Name(), Revision: r.Revision,
-	}))
+	})
 }
 
 const waitsToEnrol = "waiting for the node to enrol: " + fleet.EnrolHint
@@ -115,7 +115,7 @@ const waitsToEnrol = "waiting for the node to enrol: " + fleet.EnrolHint
 func (w *walk) prepare(ctx context.Context, p fleet.Prepare) error {
 	node, err := w.q.GetNode(ctx, string(p.Node))
 	if err != nil && !postgres.NoRows(err) {
-		return postgres.Failed("read the node", err)
+		return err
 	}
 	if err != nil || !tellable(node) {
 		return w.miss(ctx, fleet.Miss{
@@ -149,7 +149,7 @@ func (w *walk) fillDelivery(ctx context.Context, p fleet.Prepare, out *fleet.Pre
 		return false, nil
 	}
 	if err := w.q.TellTargets(ctx, db.TellTargetsParams{Ids: []string{d.ID}, Node: string(p.Node)}); err != nil {
-		return false, postgres.Failed("mark the target as notified", err)
+		return false, err
 	}
 	if d.Phase == phasePersisted {
 		if err := w.setPhase(ctx, d, phaseNotified); err != nil {
@@ -157,7 +157,7 @@ func (w *walk) fillDelivery(ctx context.Context, p fleet.Prepare, out *fleet.Pre
 		}
 	}
 	if err := w.q.OfferPending(ctx, db.OfferPendingParams{DeploymentID: d.ID, Seconds: p.TTL.Seconds()}); err != nil {
-		return false, postgres.Failed("offer the pending row", err)
+		return false, err
 	}
 	out.Deadline = d.DeadlineAt
 	return w.fillCommand(ctx, p, d.ID, d.Revision, out)
@@ -186,7 +186,7 @@ func (w *walk) fillTicket(ctx context.Context, p fleet.Prepare, out *fleet.Prepa
 		return false, nil
 	}
 	if err != nil {
-		return false, postgres.Failed("write the snapshot ticket", err)
+		return false, err
 	}
 	return w.fillCommand(ctx, p, string(p.Ticket), number, out)
 }
@@ -200,7 +200,7 @@ func (w *walk) fillCommand(ctx context.Context, p fleet.Prepare, id string, revi
 	err = w.q.InsertFetchTokens(ctx, db.InsertFetchTokensParams{
 		Node: string(p.Node), Seconds: p.TTL.Seconds(), Until: &out.Deadline, Ids: []string{id}, Hashes: [][]byte{p.TokenHash},
 	})
-	return err == nil, postgres.Failed("write the fetch token", err)
+	return err == nil, err
 }
 
 // FetchContent is what a deploymentId can be exchanged for.
@@ -230,7 +230,7 @@ func (s *Store) Fetchable(ctx context.Context, id string) (FetchContent, error) 
 		return out, fleet.Errorf(fleet.NotFound, "no delivery is open under this id")
 	}
 	if err != nil {
-		return out, postgres.Failed("read the pending row", err)
+		return out, err
 	}
 	out.Content = fleet.Content{Kind: fleet.ContentKind(row.ContentKind), Hash: postgres.HashText(row.BodyHash), Size: row.Size}
 	out.Run = row.Run

@@ -86,7 +86,7 @@ func (s *Store) checkReferences(ctx context.Context, q *db.Queries, c InstanceCh
 				WithHint("upload it first: POST /api/v1/artifacts")
 		}
 		if err != nil {
-			return postgres.Failed("read artifact", err)
+			return err
 		}
 	}
 	if err := mayRunCommand(ctx, q, c); err != nil {
@@ -107,7 +107,7 @@ func mayRunCommand(ctx context.Context, q *db.Queries, c InstanceChange) error {
 	}
 	open, err := q.UnseparatedNodes(ctx, db.UnseparatedNodesParams{Site: c.Key.Scope, Uid: string(fleet.SeparationUID)})
 	if err != nil {
-		return postgres.Failed("read how the site's nodes keep projects apart", err)
+		return err
 	}
 	if len(open) == 0 {
 		return nil

@@ -34,28 +34,28 @@ func (s *Store) OpenSubjects(ctx context.Context, after OpenSubject, older time.
 	for i, r := range rows {
 		out[i] = OpenSubject{Site: fleet.SiteName(r.Site), Instance: fleet.InstanceName(r.Name), Run: r.EntityRun}
 	}
-	return out, postgres.Failed("list open subjects", err)
+	return out, err
 }
 
 // CloseLost ends the operations and the open delivery of a subject whose workflow run is
 // gone, and wakes the object. A delivery that was under way becomes unknown, and stays
 // owed, so that the next run asks the node and continues.
 func (s *Store) CloseLost(ctx context.Context, o OpenSubject, end fleet.OperationState, reason string) error {
-	return s.Tx(ctx, "close lost operations", func(q *db.Queries) error {
+	return s.Tx(ctx, func(q *db.Queries) error {
 		key := fleet.InstanceKey(o.Site, o.Instance)
 		if err := postgres.Lock(ctx, q, []fleet.ObjectKey{key}); err != nil {
 			return err
 		}
 		sub, err := q.LockSubject(ctx, db.LockSubjectParams{Site: key.Scope, Name: key.Name})
 		if err != nil {
-			return postgres.Failed("lock the subject", err)
+			return err
 		}
 		if sub.EntityRun != o.Run {
 			return nil // served by another run since
 		}
 		batched, err := q.InOpenBatch(ctx, db.InOpenBatchParams{Site: key.Scope, Name: key.Name})
 		if err != nil || batched { // claimed since it was looked at; who loses the batch sees to it
-			return postgres.Failed("look for the batch", err)
+			return err
 		}
 		if err := loseDelivery(ctx, q, key, reason); err != nil {
 			return err
@@ -76,7 +76,7 @@ func loseDelivery(ctx context.Context, q *db.Queries, key fleet.ObjectKey, reaso
 		return nil
 	}
 	if err != nil {
-		return postgres.Failed("read the open delivery", err)
+		return err
 	}
 	settled := ""
 	if d.Phase == phaseRecorded {
@@ -93,13 +93,13 @@ func loseDelivery(ctx context.Context, q *db.Queries, key fleet.ObjectKey, reaso
 	}
 	r, err := revisionAt(ctx, q, d.Site, d.Name, d.Revision)
 	if err != nil {
-		return postgres.Failed("read revision", err)
+		return err
 	}
 	// To whom may deploy it now: the right may have moved since the delivery began.
 	active := d.Node
 	lease, err := q.LockLease(ctx, d.Site)
 	if err != nil && !postgres.NoRows(err) {
-		return postgres.Failed("read the lease", err)
+		return err
 	}
 	if err == nil {
 		active = lease.Holder

@@ -52,7 +52,7 @@ func (s *Store) ListDeliveries(ctx context.Context, k fleet.ObjectKey, before in
 	}
 	rows, err := s.Q.ListDeliveries(ctx, db.ListDeliveriesParams{Site: k.Scope, Name: k.Name, BeforeAttempt: before, MaxRows: limit})
 	if err != nil {
-		return nil, postgres.Failed("list deliveries", err)
+		return nil, err
 	}
 	out, ids := make([]Delivery, len(rows)), make([]string, len(rows))
 	for i, r := range rows {
@@ -89,7 +89,7 @@ func (s *Store) Targets(ctx context.Context, ids ...string) (map[string][]Target
 	for _, t := range rows {
 		out[t.DeliveryID] = append(out[t.DeliveryID], targetOf(t))
 	}
-	return out, postgres.Failed("read targets", err)
+	return out, err
 }
 
 // targetOf counts all bytes as fetched once the node had them: also those that it held before, and those that came compressed or
@@ -123,7 +123,7 @@ func (s *Store) HeldByTargets(ctx context.Context, ids ...string) (map[string]ma
 		}
 		out[r.DeliveryID][fleet.NodeName(r.Node)] = TargetHeld{r.Revision, r.Generation, postgres.HashText(r.Hash)}
 	}
-	return out, postgres.Failed("read what targets hold", err)
+	return out, err
 }
 
 // Deployed gives the content of the deployed revision, or of the desired one.
@@ -142,7 +142,7 @@ func (s *Store) DeliveryWorkflow(ctx context.Context, id fleet.DeliveryID) (work
 	if postgres.NoRows(err) {
 		return "", "", nil
 	}
-	return d.WorkflowID, d.RunID, postgres.Failed("read the delivery", err)
+	return d.WorkflowID, d.RunID, err
 }
 
 // RevisionOf reads one revision; 0 is none.
@@ -151,7 +151,7 @@ func (s *Store) RevisionOf(ctx context.Context, k fleet.ObjectKey, revision int6
 		return fleet.Revision{}, nil
 	}
 	r, err := revisionAt(ctx, s.Q, k.Scope, k.Name, revision)
-	return RevisionOf(r), postgres.Failed("read revision", err)
+	return RevisionOf(r), err
 }
 
 // SpecOf reads the spec that a revision was released from.
@@ -159,7 +159,7 @@ func (s *Store) SpecOf(ctx context.Context, k fleet.ObjectKey, revision int64) (
 	var spec fleet.InstanceSpec
 	r, err := revisionAt(ctx, s.Q, k.Scope, k.Name, revision)
 	if err != nil {
-		return spec, postgres.Failed("read revision", err)
+		return spec, err
 	}
-	return spec, postgres.Failed("read the spec of a revision", json.Unmarshal(r.Spec, &spec))
+	return spec, postgres.Unreadable("the spec of a revision", json.Unmarshal(r.Spec, &spec))
 }

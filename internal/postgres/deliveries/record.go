@@ -36,7 +36,7 @@ func (w *walk) record(ctx context.Context, r fleet.Record) error {
 		DeliveryID: d.ID, Node: string(r.Node), State: string(fleet.TargetApplied), Already: r.Response.Already, Fetched: r.Response.Fetched,
 	})
 	if err != nil {
-		return postgres.Failed("record the target", err)
+		return err
 	}
 	if err := confirm(ctx, w.q, r, d.Revision); err != nil {
 		return err
@@ -65,9 +65,9 @@ func confirm(ctx context.Context, q *db.Queries, r fleet.Record, revision int64)
 	if err := held.Write(ctx, q); err != nil {
 		return err
 	}
-	return postgres.Failed("confirm what was owed", q.ConfirmOwed(ctx, db.ConfirmOwedParams{
+	return q.ConfirmOwed(ctx, db.ConfirmOwedParams{
 		Site: string(r.Site), Name: string(r.Instance), Node: string(r.Node), Revision: revision,
-	}))
+	})
 }
 
 func (w *walk) recordActive(ctx context.Context, r fleet.Record, d *db.Delivery) error {
@@ -104,7 +104,7 @@ func (w *walk) recordActive(ctx context.Context, r fleet.Record, d *db.Delivery)
 func settleOlder(ctx context.Context, q *db.Queries, of fleet.Subject, active fleet.NodeName, held fleet.Held) error {
 	rows, err := q.UnsettledDeliveries(ctx, db.UnsettledDeliveriesParams{Site: string(of.Site), Name: string(of.Instance)})
 	if err != nil {
-		return postgres.Failed("read unsettled deliveries", err)
+		return err
 	}
 	for _, u := range rows {
 		as := string(fleet.SettledNotApplied)
@@ -115,7 +115,7 @@ func settleOlder(ctx context.Context, q *db.Queries, of fleet.Subject, active fl
 			}
 		}
 		if err := q.SettleDelivery(ctx, db.SettleDeliveryParams{ID: u.ID, SettledAs: &as}); err != nil {
-			return postgres.Failed("settle the delivery", err)
+			return err
 		}
 	}
 	return nil
@@ -125,7 +125,7 @@ func settleOlder(ctx context.Context, q *db.Queries, of fleet.Subject, active fl
 func settleApplied(ctx context.Context, q *db.Queries, of fleet.Subject, active fleet.NodeName, id string) error {
 	d, err := q.GetDelivery(ctx, id)
 	if err != nil {
-		return postgres.Failed("read the delivery", err)
+		return err
 	}
 	snaps := promotion{Site: d.Site, Epoch: d.Epoch}
 	snaps.add(&d)
@@ -140,7 +140,7 @@ func settleApplied(ctx context.Context, q *db.Queries, of fleet.Subject, active 
 	}
 	err = q.ConfirmOwed(ctx, db.ConfirmOwedParams{Site: d.Site, Name: d.Name, Node: string(active), Revision: d.Revision})
 	if err != nil {
-		return postgres.Failed("confirm what was owed", err)
+		return err
 	}
 	_, err = bury(ctx, q, of.Key())
 	return err
@@ -170,7 +170,7 @@ func (w *walk) miss(ctx context.Context, m fleet.Miss) error {
 		if m.Reason == fleet.Stale {
 			p := db.DropOwedBelowParams{Site: w.sub.Site, Name: w.sub.Name, Node: string(m.Node)}
 			if err := w.q.DropOwedBelow(ctx, p); err != nil {
-				return postgres.Failed("take back what is owed", err)
+				return err
 			}
 		}
 		park := parkedRows{Site: w.sub.Site}
@@ -181,7 +181,7 @@ func (w *walk) miss(ctx context.Context, m fleet.Miss) error {
 		DeliveryID: string(m.Delivery), Node: string(m.Node), State: string(m.State),
 		Reason: string(m.Reason), Message: m.Message,
 	})
-	return postgres.Failed("record the target", err)
+	return err
 }
 
 // end is guarded by the delivery's state: what has ended stays as it ended.
@@ -236,7 +236,7 @@ func (w *walk) targets(ctx context.Context, id string) ([]fleet.TargetSeen, erro
 	for i, r := range rows {
 		out[i] = fleet.TargetSeen{Node: fleet.NodeName(r.Node), State: fleet.TargetState(r.State), Reason: fleet.Kind(r.Reason)}
 	}
-	return out, postgres.Failed("read targets", err)
+	return out, err
 }
 
 // settledAs is known unless the active was notified and never answered: then it is "".
@@ -287,7 +287,7 @@ func (w *walk) oweStandby(ctx context.Context, _ fleet.End, d *db.Delivery, t fl
 func (w *walk) oweActive(ctx context.Context, e fleet.End, d *db.Delivery, t fleet.TargetSeen) error {
 	if !e.Owe {
 		p := db.ConfirmOwedParams{Site: d.Site, Name: d.Name, Node: string(t.Node), Revision: d.Revision}
-		return postgres.Failed("take back what is owed", w.q.ConfirmOwed(ctx, p))
+		return w.q.ConfirmOwed(ctx, p)
 	}
 	rev, err := w.revision(ctx, d.Revision)
 	if err != nil {
@@ -359,7 +359,7 @@ func bury(ctx context.Context, q *db.Queries, k fleet.ObjectKey) (bool, error) {
 	}
 	tomb := db.SetTombstoneParams{Site: k.Scope, Name: k.Name, Revision: snap.Revision}
 	if err := q.SetTombstone(ctx, tomb); err != nil {
-		return false, postgres.Failed("write the tombstone", err)
+		return false, err
 	}
 	if o == nil {
 		return false, nil

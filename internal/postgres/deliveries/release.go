@@ -90,7 +90,7 @@ func Desired(ctx context.Context, q *db.Queries, k fleet.ObjectKey) (*db.Revisio
 	if postgres.NoRows(err) {
 		return nil, nil
 	}
-	return &r, postgres.Failed("read the desired revision", err)
+	return &r, err
 }
 
 // Snapshot is the deployed revision, nil when there is none.
@@ -99,7 +99,7 @@ func Snapshot(ctx context.Context, q *db.Queries, k fleet.ObjectKey) (*db.Revisi
 	if postgres.NoRows(err) {
 		return nil, nil
 	}
-	return &r, postgres.Failed("read the snapshot", err)
+	return &r, err
 }
 
 func contentOf(r db.Revision) fleet.Content {

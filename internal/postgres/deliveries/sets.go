@@ -17,7 +17,7 @@ import (
 // lockNames locks the subjects of some instances, and gives those that were ever released.
 func lockNames(ctx context.Context, q *db.Queries, site string, names ...string) (map[string]db.Subject, error) {
 	rows, err := q.LockSubjects(ctx, db.LockSubjectsParams{Site: site, Names: names})
-	return byName(rows, func(s db.Subject) string { return s.Name }), postgres.Failed("lock the subjects", err)
+	return byName(rows, func(s db.Subject) string { return s.Name }), err
 }
 
 // revisionRows are revisions to be stored.
@@ -46,18 +46,18 @@ func (r revisionRows) write(ctx context.Context, q *db.Queries) error {
 	if len(r.Names) == 0 {
 		return nil
 	}
-	return postgres.Failed("store the revisions", q.InsertRevisions(ctx, db.InsertRevisionsParams(r)))
+	return q.InsertRevisions(ctx, db.InsertRevisionsParams(r))
 }
 
 // supersede ends what is open of some instances, every pending row of them, and what was staged.
 func supersede(ctx context.Context, q *db.Queries, site string, names ...string) error {
 	if err := q.SupersedeOpen(ctx, db.SupersedeOpenParams{Site: site, Names: names}); err != nil {
-		return postgres.Failed("supersede open deliveries", err)
+		return err
 	}
 	if err := q.SettleStaged(ctx, db.SettleStagedParams{Site: site, Names: names}); err != nil {
-		return postgres.Failed("settle what was staged", err)
+		return err
 	}
-	return postgres.Failed("delete pending rows", q.DeletePendingOf(ctx, db.DeletePendingOfParams{Site: site, Names: names}))
+	return q.DeletePendingOf(ctx, db.DeletePendingOfParams{Site: site, Names: names})
 }
 
 // endedRows are open deliveries to be ended, with their pending rows.
@@ -73,9 +73,9 @@ func (r *endedRows) add(id string, e fleet.End, settledAs string) {
 func (r endedRows) write(ctx context.Context, q *db.Queries) error {
 	r.Open = string(fleet.DeliveryOpen)
 	if err := q.EndDeliveries(ctx, db.EndDeliveriesParams(r)); err != nil {
-		return postgres.Failed("end the deliveries", err)
+		return err
 	}
-	return postgres.Failed("close the pending rows", q.ClosePending(ctx, r.Ids))
+	return q.ClosePending(ctx, r.Ids)
 }
 
 // Owing is what one node is owed of some instances.
@@ -92,7 +92,7 @@ func (o Owing) Write(ctx context.Context, q *db.Queries) error {
 	if len(o.Names) == 0 {
 		return nil
 	}
-	return postgres.Failed("write what is owed", q.UpsertOwed(ctx, db.UpsertOwedParams(o)))
+	return q.UpsertOwed(ctx, db.UpsertOwedParams(o))
 }
 
 // parkedRows are what is owed and not tried until the node starts, reports or is swept.
@@ -106,13 +106,13 @@ func (r parkedRows) write(ctx context.Context, q *db.Queries) error {
 	if len(r.Names) == 0 {
 		return nil
 	}
-	return postgres.Failed("park what is owed", q.ParkOwed(ctx, db.ParkOwedParams(r)))
+	return q.ParkOwed(ctx, db.ParkOwedParams(r))
 }
 
 // attach makes a run the current one of some instances, and has it serve what they were asked.
 func attach(ctx context.Context, q *db.Queries, by postgres.Server, site fleet.SiteName, names ...string) error {
 	if err := q.AttachRuns(ctx, db.AttachRunsParams{Run: by.Run, Site: string(site), Names: names}); err != nil {
-		return postgres.Failed("attach the run", err)
+		return err
 	}
 	subjects := make([]string, len(names))
 	for i, name := range names {
@@ -135,19 +135,19 @@ func (p promotion) write(ctx context.Context, q *db.Queries) ([]db.RecordSnapsho
 	if err == nil && len(rows) != len(p.Names) {
 		err = fleet.Errorf(fleet.Internal, "%d revisions found; want %d", len(rows), len(p.Names))
 	}
-	return rows, postgres.Failed("record the snapshots", err)
+	return rows, err
 }
 
 // oweRest owes what is deployed now to all nodes of the pair but the one that has it.
 func (p promotion) oweRest(ctx context.Context, q *db.Queries, has fleet.NodeName) error {
-	return postgres.Failed("write what is owed", q.OweRest(ctx, db.OweRestParams{
+	return q.OweRest(ctx, db.OweRestParams{
 		Site: p.Site, Names: p.Names, Revisions: p.Revisions, Has: string(has),
-	}))
+	})
 }
 
 func setPhase(ctx context.Context, q *db.Queries, phase string, ids ...string) error {
 	p := db.SetPhaseParams{Phase: phase, Ids: ids, Open: string(fleet.DeliveryOpen)}
-	return postgres.Failed("mark the deliveries as "+phase, q.SetPhase(ctx, p))
+	return q.SetPhase(ctx, p)
 }
 
 // revisionAt reads one revision.
@@ -172,7 +172,7 @@ func (n *numbered) add(name string, project fleet.ProjectName, raise, tries int6
 
 func (n numbered) write(ctx context.Context, q *db.Queries) ([]db.NumberSubjectsRow, error) {
 	rows, err := q.NumberSubjects(ctx, db.NumberSubjectsParams(n))
-	return rows, postgres.Failed("number the revisions", err)
+	return rows, err
 }
 
 // openedRows are deliveries that begin, with their pending rows and their targets.
@@ -203,12 +203,12 @@ func (r *openedRows) add(d opened) {
 func (r openedRows) write(ctx context.Context, q *db.Queries, ttl time.Duration, told string) error {
 	p := r.rows
 	if err := q.InsertDeliveries(ctx, p); err != nil {
-		return postgres.Failed("write the deliveries", err)
+		return err
 	}
 	w := db.InsertPendingParams{Site: p.Site, Seconds: ttl.Seconds(), Ids: p.Ids, Names: p.Names, Revisions: p.Revisions, Hashes: r.hashes}
 	if err := q.InsertPending(ctx, w); err != nil {
-		return postgres.Failed("write the pending rows", err)
+		return err
 	}
 	t := db.InsertTargetsParams{Site: p.Site, Holder: p.Node, Told: told, Ids: p.Ids, Totals: r.sizes}
-	return postgres.Failed("write the targets", q.InsertTargets(ctx, t))
+	return q.InsertTargets(ctx, t)
 }

@@ -25,9 +25,9 @@ func PinCompositions(ctx context.Context, q *db.Queries, _ postgres.Write, spec 
 
 // TemplateWritten keeps a template's generation for the specs that pin it.
 func TemplateWritten(ctx context.Context, q *db.Queries, _ postgres.Write, _ fleet.TemplateSpec, out postgres.Written) error {
-	return postgres.Failed("keep the template's generation", q.InsertTemplateGeneration(ctx, db.InsertTemplateGenerationParams{
+	return q.InsertTemplateGeneration(ctx, db.InsertTemplateGenerationParams{
 		Name: string(fleet.TemplateNameOf(*out.After)), Generation: out.After.Generation, Spec: out.After.Spec,
-	}))
+	})
 }
 
 // TemplateSpec reads one generation of a template; 0 is the current one, whose number is

@@ -81,12 +81,12 @@ func sameSpec(t InstanceTurn, o *fleet.Object) error {
 	}
 	var now fleet.InstanceSpec
 	if err := json.Unmarshal(o.Spec, &now); err != nil {
-		return postgres.Failed("read the spec", err)
+		return postgres.Unreadable("the spec", err)
 	}
 	a, errA := json.Marshal(now)
 	b, errB := json.Marshal(t.Unreleased.Spec)
 	if err := errors.Join(errA, errB); err != nil {
-		return postgres.Failed("compare the spec", err)
+		return err
 	}
 	if !bytes.Equal(a, b) {
 		return fleet.Errorf(fleet.Unavailable, "instance %s was changed at the same moment", t.Key.Name).
@@ -98,7 +98,7 @@ func sameSpec(t InstanceTurn, o *fleet.Object) error {
 func (s *Store) setEnabled(ctx context.Context, q *db.Queries, t InstanceTurn, last *db.Revision, out *postgres.Started) error {
 	var spec fleet.InstanceSpec
 	if err := json.Unmarshal(out.Before.Spec, &spec); err != nil {
-		return postgres.Failed("read the spec", err)
+		return postgres.Unreadable("the spec", err)
 	}
 	if last == nil || last.Action == string(fleet.ActionDelete) { // also when re-created and not deployed yet
 		return fleet.Errorf(fleet.IllegalState, "instance %s was never deployed", t.Key.Name).
@@ -156,7 +156,7 @@ func (s *Store) rollbackTarget(ctx context.Context, q *db.Queries, t InstanceTur
 			return nil, fleet.Errorf(fleet.NotFound, "revision %d not found", t.Revision).At("/revision").
 				WithHint("holdfast deliveries " + t.Key.Scope + "/" + t.Key.Name)
 		}
-		return to, postgres.Failed("read revision", err)
+		return to, err
 	}
 	snap, err := Snapshot(ctx, q, t.Key)
 	if err != nil {
@@ -172,7 +172,7 @@ func (s *Store) rollbackTarget(ctx context.Context, q *db.Queries, t InstanceTur
 			return &before, nil
 		}
 		if !postgres.NoRows(err) {
-			return nil, postgres.Failed("find the revision before", err)
+			return nil, err
 		}
 	}
 	return nil, fleet.Errorf(fleet.IllegalState, "no earlier revision of %s was ever deployed", t.Key.Name)

@@ -52,7 +52,7 @@ func (s *Store) ViewInstance(ctx context.Context, k fleet.ObjectKey) (InstanceVi
 func (s *Store) ViewInstances(ctx context.Context, site fleet.SiteName, names ...string) (map[string]InstanceView, error) {
 	lease, err := s.Q.GetLease(ctx, string(site))
 	if err != nil && !postgres.NoRows(err) {
-		return nil, postgres.Failed("read the lease", err)
+		return nil, err
 	}
 	views := map[string]InstanceView{}
 	for _, name := range names {
@@ -86,7 +86,7 @@ func (s *Store) viewRevisions(ctx context.Context, site fleet.SiteName, names []
 		}
 		views[r.Name] = v
 	}
-	return postgres.Failed("read revisions", err)
+	return err
 }
 
 func (s *Store) viewNodes(ctx context.Context, site fleet.SiteName, names []string, views map[string]InstanceView) error {
@@ -107,7 +107,7 @@ func (s *Store) viewNodes(ctx context.Context, site fleet.SiteName, names []stri
 		v.Nodes = append(v.Nodes, h)
 		views[r.Name] = v
 	}
-	return postgres.Failed("read what nodes hold", err)
+	return err
 }
 
 func (s *Store) viewDeliveries(ctx context.Context, site fleet.SiteName, names []string, views map[string]InstanceView) error {
@@ -118,5 +118,5 @@ func (s *Store) viewDeliveries(ctx context.Context, site fleet.SiteName, names [
 		v.Last = &last
 		views[r.Name] = v
 	}
-	return postgres.Failed("read the last deliveries", err)
+	return err
 }

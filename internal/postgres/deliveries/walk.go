@@ -15,7 +15,7 @@ import (
 // is prepared. Next may be called again from the start, when the transaction is.
 func (s *Store) Walk(ctx context.Context, of fleet.Subject, first fleet.Step, next func(seen fleet.InstanceSeen, taken int) (fleet.Step, bool)) (fleet.Walked, error) {
 	var w *walk
-	err := s.Tx(ctx, first.Name()+" "+of.Name(), func(q *db.Queries) error {
+	err := s.Tx(ctx, func(q *db.Queries) error {
 		w = &walk{q: q, of: of, revisions: map[int64]*db.Revision{}}
 		if err := w.enter(ctx); err != nil {
 			return err
@@ -60,7 +60,7 @@ func (w *walk) enter(ctx context.Context) error {
 	if postgres.NoRows(err) {
 		return postgres.OrNotFound(nil, "instance", string(w.of.Site)+"/"+string(w.of.Instance), "nothing was ever released under this name")
 	}
-	return postgres.Failed("lock the subject", err)
+	return err
 }
 
 // leave does not wait for the disk when the walk only looked: should the database lose
@@ -69,7 +69,7 @@ func (w *walk) leave(ctx context.Context) error {
 	if w.changed {
 		return nil
 	}
-	return postgres.Failed("leave", w.q.CommitLater(ctx))
+	return w.q.CommitLater(ctx)
 }
 
 func (w *walk) take(ctx context.Context, step fleet.Step) error {
@@ -115,11 +115,11 @@ func (w *walk) see(ctx context.Context) error {
 		Subject: w.of.Name(), Site: string(w.of.Site), Name: string(w.of.Instance),
 	})
 	if err != nil {
-		return postgres.Failed("read the instance", err)
+		return err
 	}
 	w.Seen = fleet.InstanceSeen{}
 	if err := json.Unmarshal(row, &w.Seen); err != nil {
-		return postgres.Failed("read the instance", err)
+		return postgres.Unreadable("the instance", err)
 	}
 	if d, open := w.delivery, w.Seen.Open; d != nil && open != nil && d.ID == string(open.ID) {
 		d.DeadlineAt = open.Deadline
@@ -131,7 +131,7 @@ func (w *walk) lockDelivery(ctx context.Context, id fleet.DeliveryID) (*db.Deliv
 	if w.delivery == nil || w.delivery.ID != string(id) {
 		d, err := w.q.LockDelivery(ctx, string(id))
 		if err != nil {
-			return nil, postgres.Failed("lock the delivery", err)
+			return nil, err
 		}
 		w.delivery = &d
 	}
@@ -146,7 +146,7 @@ func (w *walk) lockLease(ctx context.Context) (*db.SiteLease, error) {
 			return nil, nil
 		}
 		if err != nil {
-			return nil, postgres.Failed("read the lease", err)
+			return nil, err
 		}
 		w.lease = &l
 	}
@@ -157,7 +157,7 @@ func (w *walk) revision(ctx context.Context, number int64) (*db.Revision, error)
 	if w.revisions[number] == nil {
 		r, err := revisionAt(ctx, w.q, w.sub.Site, w.sub.Name, number)
 		if err != nil {
-			return nil, postgres.Failed("read revision", err)
+			return nil, err
 		}
 		w.revisions[number] = r
 	}

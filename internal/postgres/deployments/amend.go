@@ -23,7 +23,7 @@ func runningSpecs(ctx context.Context, q *db.Queries, names ...string) (map[stri
 			Applied: fleet.AppliedSpec{Spec: r.Applied, Definition: postgres.HashText(r.AppliedDefinition)},
 		}
 	}
-	return out, postgres.Failed("read what runs", err)
+	return out, err
 }
 
 // changes compares a declaration with what runs of it.
@@ -79,7 +79,7 @@ func (w *deploymentWork) amend(ctx context.Context, r db.InsertDeploymentRevisio
 		Deployment: w.row.Name, Uid: r.Uid, Object: r.Object, Revision: &r.Revision, StopSeconds: postgres.WaveNumber(a.StopSeconds),
 	})
 	if err != nil || !a.announced {
-		return postgres.Failed("amend the replicas", err)
+		return err
 	}
 	versions, err := RaiseSets(ctx, w.q, nodes)
 	if err != nil {

@@ -173,7 +173,7 @@ func (c *carrying) choose(ctx context.Context, l line, count int) (decide.Places
 func newReplicaID() (string, error) {
 	var b [6]byte
 	if _, err := rand.Read(b[:]); err != nil {
-		return "", postgres.Failed("make an id", err)
+		return "", err
 	}
 	return hex.EncodeToString(b[:]), nil
 }
@@ -201,7 +201,7 @@ func (c *carrying) hold(ctx context.Context) error {
 	for _, r := range rows {
 		c.steps[fleet.ReplicaID(r.ID)] = r
 	}
-	return postgres.Failed("lock the replicas", err)
+	return err
 }
 
 // asSeen says whether the replicas that are held, and how their nodes are, are as the plan was made
@@ -213,7 +213,7 @@ func (c *carrying) asSeen(ctx context.Context) (bool, error) {
 	}
 	rows, err := c.q.SeeReplicasAgain(ctx, db.SeeReplicasAgainParams{Ids: ids, Deployment: c.row.Name})
 	if err != nil {
-		return false, postgres.Failed("look at the replicas again", err)
+		return false, err
 	}
 	before := make(map[fleet.ReplicaID]fleet.ReplicaSeen, len(c.seen.Replicas))
 	for _, r := range c.seen.Replicas {
@@ -259,33 +259,33 @@ func RaiseSets(ctx context.Context, q *db.Queries, nodes []string) (map[string]i
 	for _, r := range rows {
 		out[r.Node] = r.Version
 	}
-	return out, postgres.Failed("raise the numbers of the sets", err)
+	return out, err
 }
 
 func (c *carrying) fail(ctx context.Context) error {
 	steps := c.moving(c.plan.Fail, fleet.ReplicaFailed)
-	return postgres.Failed("fail replicas", ifAny(steps, func() error {
+	return ifAny(steps, func() error {
 		return c.q.FailReplicas(ctx, db.FailReplicasParams{Ids: steps.ids, Reasons: steps.reasons, Messages: steps.messages})
-	}))
+	})
 }
 
 func (c *carrying) end(ctx context.Context) error {
 	steps := c.moving(c.plan.End, fleet.ReplicaEnded)
-	return postgres.Failed("end replicas", ifAny(steps, func() error {
+	return ifAny(steps, func() error {
 		if err := c.q.BuryReplicas(ctx, steps.ids); err != nil {
 			return err
 		}
 		return c.q.EndReplicas(ctx, db.EndReplicasParams{Ids: steps.ids, Reasons: steps.reasons, Messages: steps.messages})
-	}))
+	})
 }
 
 func (c *carrying) terminate(ctx context.Context) error {
 	steps := c.moving(c.plan.Terminate, fleet.ReplicaTerminate)
-	return postgres.Failed("terminate replicas", ifAny(steps, func() error {
+	return ifAny(steps, func() error {
 		return c.q.TerminateReplicas(ctx, db.TerminateReplicasParams{
 			Ids: steps.ids, Reasons: steps.reasons, Messages: steps.messages, SlackSeconds: stopSlack.Seconds(),
 		})
-	}))
+	})
 }
 
 // replicaMoves are the columns of a statement that moves many.
@@ -337,7 +337,7 @@ func (c *carrying) create(ctx context.Context) error {
 		p.Ids, p.Nodes = append(p.Ids, r.id), append(p.Nodes, r.node)
 		c.history.add(historyLine{replica: r.id, node: r.node, to: string(fleet.ReplicaStarting), reason: "created", message: c.plan.Rule, actor: postgres.RegionActor})
 	}
-	return postgres.Failed("create replicas", c.q.InsertReplicas(ctx, p))
+	return c.q.InsertReplicas(ctx, p)
 }
 
 // tell hurries the nodes whose sets changed.
@@ -352,5 +352,5 @@ func TellSets(ctx context.Context, q *db.Queries, versions map[string]int64) err
 	for node, version := range versions {
 		p.Nodes, p.Versions = append(p.Nodes, node), append(p.Versions, version)
 	}
-	return postgres.Failed("tell the link", q.TellNodeSets(ctx, p))
+	return q.TellNodeSets(ctx, p)
 }

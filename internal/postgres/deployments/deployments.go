@@ -118,5 +118,5 @@ func bodiesOf(spec fleet.DeploymentSpec) []fleet.Hash {
 // keptTerms reads the terms that were kept beside a revision.
 func keptTerms(r *db.DeploymentRevision) (terms, error) {
 	var t terms
-	return t, postgres.Failed("read the terms of a revision", json.Unmarshal(r.Terms, &t))
+	return t, postgres.Unreadable("the terms of a revision", json.Unmarshal(r.Terms, &t))
 }

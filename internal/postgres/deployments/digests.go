@@ -22,7 +22,7 @@ func (s *Store) keepDigest(ctx context.Context, r fleet.ReplicasReport) (Replica
 	})
 	switch {
 	case err != nil:
-		return ReplicasHeard{}, postgres.Failed("write the digest of a node", err)
+		return ReplicasHeard{}, err
 	case kept == 0:
 		return ReplicasHeard{}, fleet.Errorf(fleet.Gone, "the connection of the digest has ended")
 	}
@@ -55,14 +55,14 @@ type ComparedDigests struct {
 func (s *Store) CompareDigests(ctx context.Context, in NodeShard, after string, limit int32) (ComparedDigests, error) {
 	out := ComparedDigests{Drift: fleet.Drift{}}
 	var rows []db.DigestsWithRowsRow
-	err := s.Tx(ctx, "read the digests of nodes", func(q *db.Queries) (err error) {
+	err := s.Tx(ctx, func(q *db.Queries) (err error) {
 		if err := q.FetchInOrder(ctx); err != nil {
-			return postgres.Failed("choose a plan", err)
+			return err
 		}
 		rows, err = q.DigestsWithRows(ctx, db.DigestsWithRowsParams{
 			AfterNode: after, FromHash: in.hashes(in.Shard), BelowHash: in.hashes(in.Shard + 1), MaxRows: limit,
 		})
-		return postgres.Failed("read the digests of nodes", err)
+		return err
 	})
 	if err != nil {
 		return out, err
@@ -89,7 +89,7 @@ func (s *Store) CompareDigests(ctx context.Context, in NodeShard, after string, 
 	if len(ask.Nodes) == 0 {
 		return out, nil
 	}
-	return out, postgres.Failed("request the reports of nodes", s.Q.RequestReports(ctx, ask))
+	return out, s.Q.RequestReports(ctx, ask)
 }
 
 // driftOf compares one digest, if it counts.
@@ -165,7 +165,7 @@ func marksOf(text string) ([]fleet.ReplicaMark, error) {
 // digests have none.
 func (s *Store) DigestAge(ctx context.Context) (time.Duration, error) {
 	seconds, err := s.Q.OldestDigest(ctx)
-	return postgres.SecondsOf(seconds), postgres.Failed("read the age of digests", err)
+	return postgres.SecondsOf(seconds), err
 }
 
 // others finds the replicas of a complete report that run other content than their rows say: those are replaced. A
@@ -182,7 +182,7 @@ func (r *reporting) others(ctx context.Context, rows []db.Replica, said map[stri
 	}
 	set, err := r.q.NodeSet(ctx, string(r.report.Node)) // once the rows are locked, which change with it
 	if err != nil || set.Version != r.held {
-		return postgres.Failed("read the number of a node's set", err)
+		return err
 	}
 	r.other = map[fleet.DeploymentName][]fleet.ReplicaStep{}
 	for _, row := range found {

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
 
@@ -26,5 +25,5 @@ func (s *Store) ListEndedDeployments(ctx context.Context, project fleet.ProjectN
 			Name: fleet.DeploymentName(r.Name), UID: r.Uid, Project: fleet.ProjectName(r.Project), EndedAt: r.Since,
 		}
 	}
-	return out, postgres.Failed("list the deployments that ended", err)
+	return out, err
 }

@@ -30,10 +30,10 @@ func (w *deploymentWork) write(ctx context.Context, uid string, l historyLine) e
 }
 
 func writeHistory(ctx context.Context, q *db.Queries, name, uid string, l historyLine) error {
-	return postgres.Failed("write the history", q.WriteDeploymentHistory(ctx, db.WriteDeploymentHistoryParams{
+	return q.WriteDeploymentHistory(ctx, db.WriteDeploymentHistoryParams{
 		Deployment: name, Uid: uid, Replica: l.replica, Node: l.node, Times: max(l.times, 1), FromState: l.from, ToState: l.to,
 		Reason: l.reason, Message: l.message, Actor: l.actor, LookBack: historyLook,
-	}))
+	})
 }
 
 // lines folds what became of replicas: those alike are one line.
@@ -100,5 +100,5 @@ func (s *Store) ListDeploymentHistory(ctx context.Context, name fleet.Deployment
 			From: r.FromState, To: r.ToState, Reason: r.Reason, Message: r.Message, Actor: r.Actor,
 		}
 	}
-	return out, postgres.Failed("read the history", err)
+	return out, err
 }

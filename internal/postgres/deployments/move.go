@@ -29,7 +29,7 @@ func (c *carrying) move(ctx context.Context) error {
 		NextAttempt: orNull(c.plan.NextAttempt), Owed: postgres.WaveNumber(c.plan.Owed), WakeAt: orNull(c.plan.Next), Conditions: conditions, Proven: c.plan.Proven,
 	}
 	if err := c.q.MoveDeployment(ctx, p); err != nil {
-		return postgres.Failed("move the deployment", err)
+		return err
 	}
 	if before.State == p.State && before.Reason == p.Reason && !changed {
 		return nil
@@ -46,11 +46,11 @@ func (c *carrying) move(ctx context.Context) error {
 func (c *carrying) conditions(before json.RawMessage) (out json.RawMessage, changed bool, err error) {
 	var was []fleet.Condition
 	if err := json.Unmarshal(before, &was); err != nil {
-		return nil, false, postgres.Failed("read the conditions", err)
+		return nil, false, postgres.Unreadable("the conditions", err)
 	}
 	dated, changed := fleet.ConditionsSince(was, c.plan.Conditions, c.seen.At.UTC())
 	out, err = json.Marshal(dated)
-	return out, changed, postgres.Failed("write the conditions", err)
+	return out, changed, err
 }
 
 func orNull(t time.Time) *time.Time {
@@ -142,7 +142,7 @@ func (c *carrying) finish(ctx context.Context) error {
 		p.Ids, p.States = append(p.Ids, string(f.ID)), append(p.States, string(f.State))
 		p.Reasons, p.Messages = append(p.Reasons, f.Reason), append(p.Messages, f.Message)
 	}
-	return postgres.Failed("end operations", c.q.EndOperationsEach(ctx, p))
+	return c.q.EndOperationsEach(ctx, p)
 }
 
 func (c *carrying) result(ctx context.Context) (fleet.DeploymentVisited, error) {
@@ -165,7 +165,7 @@ func (c *carrying) result(ctx context.Context) (fleet.DeploymentVisited, error) 
 	out.Replicas += len(c.created)
 	untold, err := c.q.CountUntold(ctx, c.subject())
 	out.Untold = int(untold)
-	return out, postgres.Failed("count the doors to notify", err)
+	return out, err
 }
 
 // ended says what kind of operations ended.

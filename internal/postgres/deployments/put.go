@@ -93,11 +93,11 @@ func workOn(ctx context.Context, q *db.Queries, o *fleet.Object, actor string) (
 		}
 		row, err = q.InsertDeployment(ctx, db.InsertDeploymentParams{Name: o.Name, Uid: o.UID, Project: string(o.Project)})
 	}
-	return &deploymentWork{q: q, row: row, object: o, actor: actor}, postgres.Failed("lock the deployment", err)
+	return &deploymentWork{q: q, row: row, object: o, actor: actor}, err
 }
 
 func forgetTombstones(ctx context.Context, q *db.Queries, name string) error {
-	return postgres.Failed("forget whose replicas end", q.ForgetTombstonesOf(ctx, name))
+	return q.ForgetTombstonesOf(ctx, name)
 }
 
 func (w *deploymentWork) name() fleet.DeploymentName { return fleet.DeploymentName(w.row.Name) }
@@ -118,7 +118,7 @@ func (w *deploymentWork) declare(ctx context.Context) error {
 	if fleet.DeploymentState(w.row.State) == fleet.DeploymentTerminated {
 		return w.redeclare(ctx)
 	}
-	return postgres.Failed("declare it anew", w.q.DeclareNext(ctx, db.DeclareNextParams{NextUid: w.row.NextUid, Name: w.row.Name}))
+	return w.q.DeclareNext(ctx, db.DeclareNextParams{NextUid: w.row.NextUid, Name: w.row.Name})
 }
 
 // redeclare begins with the declaration that waited, at what of it was released last.
@@ -136,7 +136,7 @@ func (w *deploymentWork) redeclare(ctx context.Context) error {
 	}
 	if w.row.Project != string(w.object.Project) { // what became of another project's is not shown
 		if err := w.q.ForgetDeployment(ctx, db.ForgetDeploymentParams{Name: w.row.Name, Project: string(w.object.Project)}); err != nil {
-			return postgres.Failed("forget what was", err)
+			return err
 		}
 		if err := forgetTombstones(ctx, w.q, w.row.Name); err != nil {
 			return err
@@ -157,7 +157,7 @@ func (w *deploymentWork) redeclare(ctx context.Context) error {
 		p.Revision, p.ProcessVersion, p.Target = first.Revision, first.ProcessVersion, postgres.WaveNumber(spec.Replicas.Initial)
 	}
 	w.row, err = w.q.RedeclareDeployment(ctx, p)
-	return postgres.Failed("begin with the new declaration", err)
+	return err
 }
 
 // newest is what was released last of a declaration, nil when nothing was.
@@ -166,12 +166,12 @@ func (w *deploymentWork) newest(ctx context.Context, uid string) (*db.Deployment
 	if postgres.NoRows(err) {
 		return nil, nil
 	}
-	return &r, postgres.Failed("read the newest revision", err)
+	return &r, err
 }
 
 func specOfRevision(r *db.DeploymentRevision) (fleet.DeploymentSpec, error) {
 	var spec fleet.DeploymentSpec
-	return spec, postgres.Failed("read the spec of a revision", json.Unmarshal(r.Spec, &spec))
+	return spec, json.Unmarshal(r.Spec, &spec)
 }
 
 // release numbers a revision, unless the one before says the same.
@@ -197,7 +197,7 @@ func (w *deploymentWork) release(ctx context.Context, p DeploymentPut) (*postgre
 	}
 	kept, err := json.Marshal(is.terms)
 	if err != nil {
-		return nil, postgres.Failed("write the terms of a revision", err)
+		return nil, err
 	}
 	r := db.InsertDeploymentRevisionParams{
 		Deployment: w.row.Name, Revision: w.row.LastRevision + 1, Uid: w.object.UID, Project: string(w.object.Project), Generation: w.object.Generation,
@@ -205,7 +205,7 @@ func (w *deploymentWork) release(ctx context.Context, p DeploymentPut) (*postgre
 		CreatedBy: p.Actor, Reason: p.Reason,
 	}
 	if err := w.q.InsertDeploymentRevision(ctx, r); err != nil {
-		return nil, postgres.Failed("store the revision", err)
+		return nil, err
 	}
 	if err := w.take(ctx, how, r, is.terms); err != nil {
 		return nil, err
@@ -238,13 +238,13 @@ func (w *deploymentWork) releasing(ctx context.Context) (*postgres.Operation, er
 func (w *deploymentWork) openOf(ctx context.Context, kind fleet.OperationKind, revision int64) (*postgres.Operation, error) {
 	rows, err := w.q.SeeDeploymentOperations(ctx, w.subject())
 	if err != nil {
-		return nil, postgres.Failed("read the operations", err)
+		return nil, err
 	}
 	for _, r := range slices.Backward(rows) {
 		if r.Revision == revision && fleet.OperationKind(r.Kind) == kind && !r.CancelRequested {
 			row, err := w.q.GetOperation(ctx, r.ID)
 			o := postgres.OperationOf(row)
-			return &o, postgres.Failed("read operation", err)
+			return &o, err
 		}
 	}
 	return nil, nil
@@ -257,7 +257,7 @@ func (w *deploymentWork) released(ctx context.Context, p DeploymentPut, r db.Ins
 		Name: w.row.Name, Revision: r.Revision, Uid: r.Uid, ProcessVersion: r.ProcessVersion, Target: postgres.WaveNumber(target), Rolls: how.Beside(),
 	})
 	if err != nil {
-		return nil, postgres.Failed("release the revision", err)
+		return nil, err
 	}
 	line := historyLine{reason: "released", message: releaseMessage(r.Revision, p.Reason), actor: p.Actor}
 	if now := w.row; now.Uid == r.Uid {
@@ -322,7 +322,7 @@ func (w *deploymentWork) operationTerms(ctx context.Context, o postgres.NewOpera
 	}
 	r, err := w.q.GetDeploymentRevision(ctx, db.GetDeploymentRevisionParams{Deployment: w.row.Name, Revision: o.Revision})
 	if err != nil {
-		return out, postgres.Failed("read the revision", err)
+		return out, err
 	}
 	t, err := keptTerms(&r)
 	if err != nil {
@@ -345,7 +345,7 @@ func (w *deploymentWork) operationTerms(ctx context.Context, o postgres.NewOpera
 	}
 	older, err := w.q.OlderReplicas(ctx, p)
 	out.Replace, out.Stop = int(older.Older), max(out.Stop, time.Duration(older.StopSeconds)*time.Second)
-	return out, postgres.Failed("count the replicas to replace", err)
+	return out, err
 }
 
 // readSmall reads a body of one chunk.
@@ -355,11 +355,11 @@ func readSmall(ctx context.Context, q *db.Queries, h fleet.Hash) ([]byte, error)
 		return nil, postgres.OrNotFound(nil, "body", string(h), "")
 	}
 	if err != nil {
-		return nil, postgres.Failed("read a body", err)
+		return nil, err
 	}
 	if row.Size > postgres.ChunkSize {
 		return nil, fleet.Errorf(fleet.TooLarge, "the definition has %d bytes; the limit is %d", row.Size, postgres.ChunkSize)
 	}
 	body, err := q.ReadChunk(ctx, db.ReadChunkParams{BodyID: row.ID, Idx: 0})
-	return body, postgres.Failed("read a chunk", err)
+	return body, err
 }

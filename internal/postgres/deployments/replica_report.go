@@ -32,7 +32,7 @@ func (s *Store) ReplicasReported(ctx context.Context, r fleet.ReplicasReport) (R
 	}
 	var out ReplicasHeard
 	var other map[fleet.DeploymentName][]fleet.ReplicaStep
-	err := s.Tx(ctx, "report of node "+string(r.Node), func(q *db.Queries) (err error) {
+	err := s.Tx(ctx, func(q *db.Queries) (err error) {
 		report := &reporting{q: q, report: r}
 		out.Wake, err = report.write(ctx)
 		out.Moved, other = report.moved, report.other
@@ -107,7 +107,7 @@ func (r *reporting) write(ctx context.Context) ([]string, error) {
 	}
 	rows, err := r.q.LockReplicasOfNode(ctx, p)
 	if err != nil {
-		return nil, postgres.Failed("lock the replicas", err)
+		return nil, err
 	}
 	live := make(map[string]bool, len(rows))
 	for _, row := range rows {
@@ -140,7 +140,7 @@ func (r *reporting) holds(ctx context.Context) error {
 	if r.held = r.report.Set.Number; r.report.Set.Era != 0 && r.report.Set.Era != g.Era {
 		r.held = 0
 	}
-	return postgres.Failed("read the region", err)
+	return err
 }
 
 // times reads the clock if a check fails in the report.
@@ -148,7 +148,7 @@ func (r *reporting) times(ctx context.Context) (err error) {
 	if slices.ContainsFunc(r.report.Replicas, fleet.ReplicaStatus.FailsChecks) {
 		r.at, err = r.q.Now(ctx)
 	}
-	return postgres.Failed("read the clock", err)
+	return err
 }
 
 // stopped is the word of a node that nothing of its replicas runs any more. It remembers them: what has
@@ -157,7 +157,7 @@ func (r *reporting) stopped(ctx context.Context) ([]string, error) {
 	r.history, r.wake = map[declaration]*lines{}, map[string]bool{}
 	rows, err := r.q.LockReplicasOfNode(ctx, db.LockReplicasOfNodeParams{Node: string(r.report.Node), Every: true, Ids: []string{}})
 	if err != nil {
-		return nil, postgres.Failed("lock the replicas", err)
+		return nil, err
 	}
 	for _, row := range rows {
 		if fleet.ReplicaPhase(row.Phase).Over() && fleet.ReplicaState(row.State).Live() {
@@ -184,7 +184,7 @@ func (r *reporting) heard(ctx context.Context) error {
 	if postgres.NoRows(err) || err == nil && (live == nil || *live != string(r.report.Node)) {
 		return fleet.Errorf(fleet.Gone, "the connection of the report has ended")
 	}
-	return postgres.Failed("hold the connection", err)
+	return err
 }
 
 // missing is what a complete report says of a replica that is not in it.
@@ -278,14 +278,14 @@ func phaseOf(r db.Replica) fleet.ReplicaPhase {
 func (r *reporting) column(row db.Replica, said fleet.ReplicaStatus, state fleet.ReplicaState, failedNow bool) error {
 	ports, err := json.Marshal(said.Ports)
 	if err != nil {
-		return postgres.Failed("write the ports", err)
+		return err
 	}
 	if said.Ports == nil {
 		ports = json.RawMessage("{}")
 	}
 	failing, err := json.Marshal(said.FailedAt(r.at))
 	if err != nil {
-		return postgres.Failed("write the failures of checks", err)
+		return err
 	}
 	c := &r.said
 	c.Ids, c.States, c.Healths = append(c.Ids, row.ID), append(c.States, string(state)), append(c.Healths, string(said.Health))
@@ -302,12 +302,12 @@ func (r *reporting) column(row db.Replica, said fleet.ReplicaStatus, state fleet
 func (r *reporting) keep(ctx context.Context, live map[string]bool) error {
 	if len(r.said.Ids) > 0 {
 		if err := r.q.ReportReplicas(ctx, r.said); err != nil {
-			return postgres.Failed("write the replicas", err)
+			return err
 		}
 	}
 	if len(r.lost) > 0 {
 		if err := r.q.LoseReplicas(ctx, r.lost); err != nil {
-			return postgres.Failed("mark what is lost", err)
+			return err
 		}
 	}
 	bury, err := r.unlisted(ctx, live)
@@ -345,9 +345,9 @@ func (r *reporting) keep(ctx context.Context, live map[string]bool) error {
 func (r *reporting) recorded(ctx context.Context) error {
 	node := string(r.report.Node)
 	if err := r.q.HoldNodeSet(ctx, db.HoldNodeSetParams{Held: min(r.held, r.report.Set.Number), Node: node}); err != nil {
-		return postgres.Failed("keep what the node has", err)
+		return err
 	}
-	return postgres.Failed("count the report", r.q.CountReport(ctx, node))
+	return r.q.CountReport(ctx, node)
 }
 
 // hurryDrain wakes the drain that waits for the node to be empty.
@@ -356,7 +356,7 @@ func (r *reporting) hurryDrain(ctx context.Context) error {
 	if drains {
 		r.wake[fleet.DrainSubject(r.report.Node)] = true
 	}
-	return postgres.Failed("look for a drain", err)
+	return err
 }
 
 func compareDeclarations(a, b declaration) int {

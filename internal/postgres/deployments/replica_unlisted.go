@@ -27,12 +27,12 @@ func (r *reporting) confirm(ctx context.Context, live map[string]bool) error {
 		Node: node, Stopped: stopped, Whole: r.report.Whole, Held: r.held, Said: said,
 	})
 	if err != nil {
-		return postgres.Failed("take for ended what the node says has", err)
+		return err
 	}
 	r.ended = r.ended || n > 0 // what the node may forget leaves its set
-	return postgres.Failed("forget orphans", r.q.ForgetOrphanReplicas(ctx, db.ForgetOrphanReplicasParams{
+	return r.q.ForgetOrphanReplicas(ctx, db.ForgetOrphanReplicasParams{
 		Node: node, Stopped: stopped, Whole: r.report.Whole, Said: said,
-	}))
+	})
 }
 
 // unlisted decides on replicas that the node has and that are not live there: what waits for an operator is listed,
@@ -51,12 +51,12 @@ func (r *reporting) unlisted(ctx context.Context, live map[string]bool) (db.Bury
 	}
 	rows, err := r.q.SeeUnlisted(ctx, db.SeeUnlistedParams{Ids: ids, Node: bury.Node})
 	if err != nil {
-		return bury, postgres.Failed("look for what is not listed", err)
+		return bury, err
 	}
 	wait := db.ListOrphanReplicasParams{Node: bury.Node}
 	here, err := r.q.CountReplicasOn(ctx, bury.Node)
 	if err != nil {
-		return bury, postgres.Failed("count the replicas of a node", err)
+		return bury, err
 	}
 	room := decide.DropCap(int(here.Live))
 	for _, row := range rows {
@@ -80,7 +80,7 @@ func (r *reporting) unlisted(ctx context.Context, live map[string]bool) (db.Bury
 	if len(wait.Ids) == 0 {
 		return bury, nil
 	}
-	return bury, postgres.Failed("list them for an operator", r.q.ListOrphanReplicas(ctx, wait))
+	return bury, r.q.ListOrphanReplicas(ctx, wait)
 }
 
 // cameBack says in the history why a replica that had ended is ended again.
@@ -102,12 +102,12 @@ func (r *reporting) cameBack(row db.SeeUnlistedRow) {
 func (r *reporting) bury(ctx context.Context, unlisted db.BuryUnlistedParams, version int64) error {
 	if len(r.buried) > 0 {
 		if err := r.q.BuryReplicas(ctx, r.buried); err != nil {
-			return postgres.Failed("write the tombstones", err)
+			return err
 		}
 	}
 	if len(unlisted.Ids) == 0 {
 		return nil
 	}
 	unlisted.Listed = version
-	return postgres.Failed("write the tombstones", r.q.BuryUnlisted(ctx, unlisted))
+	return r.q.BuryUnlisted(ctx, unlisted)
 }

@@ -58,11 +58,11 @@ type ReplicaFilter struct {
 func (s *Store) ListReplicas(ctx context.Context, f ReplicaFilter, after string, limit int32) ([]Replica, error) {
 	ids, err := s.replicaIDs(ctx, f, after, limit)
 	if err != nil || len(ids) == 0 {
-		return []Replica{}, postgres.Failed("list replicas", err)
+		return []Replica{}, err
 	}
 	rows, err := s.Q.ReplicasByID(ctx, db.ReplicasByIDParams{Ids: ids, Project: string(f.Project)})
 	if err != nil {
-		return nil, postgres.Failed("list replicas", err)
+		return nil, err
 	}
 	out := make([]Replica, len(rows))
 	for i, r := range rows {
@@ -81,7 +81,7 @@ func (s *Store) ListReplicas(ctx context.Context, f ReplicaFilter, after string,
 func (s *Store) LastEndedReplicas(ctx context.Context, name fleet.DeploymentName, limit int32) ([]Replica, error) {
 	rows, err := s.Q.LastEndedReplicas(ctx, db.LastEndedReplicasParams{Deployment: string(name), MaxRows: limit})
 	if err != nil {
-		return nil, postgres.Failed("list replicas that ended", err)
+		return nil, err
 	}
 	out := make([]Replica, len(rows))
 	for i, r := range rows {
@@ -112,7 +112,7 @@ func (s *Store) GetReplica(ctx context.Context, id fleet.ReplicaID) (Replica, er
 		return Replica{}, postgres.OrNotFound(nil, "replica", string(id), "holdfast get replicas")
 	}
 	if err != nil {
-		return Replica{}, postgres.Failed("read the replica", err)
+		return Replica{}, err
 	}
 	out, err := replicaOf(r.Replica, r.Project, r.Heard)
 	if err != nil {
@@ -132,10 +132,10 @@ func provenAt(r db.Replica, strategy, terms []byte, now time.Time) (*time.Time, 
 	var s fleet.Strategy
 	var t fleet.ReplicaTerms
 	if err := json.Unmarshal(strategy, &s); err != nil {
-		return nil, postgres.Failed("read the strategy of replica "+r.ID, err)
+		return nil, postgres.Unreadable("the strategy of replica "+r.ID, err)
 	}
 	if err := json.Unmarshal(terms, &t); err != nil {
-		return nil, postgres.Failed("read the terms of replica "+r.ID, err)
+		return nil, postgres.Unreadable("the terms of replica "+r.ID, err)
 	}
 	if at := decide.ProvenAt(seen, s.MinHealthy(t.Shows())); at.After(now) {
 		return &at, nil
@@ -167,7 +167,7 @@ func replicaOf(r db.Replica, project string, heard bool) (Replica, error) { //no
 	if out.Failing.Health != nil {
 		out.Message = fleet.Explained(out.Reason, out.Message, out.Failing.Health.String())
 	}
-	return out, postgres.Failed("read the ports and checks of replica "+r.ID, err)
+	return out, postgres.Unreadable("the ports and checks of replica "+r.ID, err)
 }
 
 // ReplicaLogPiece is a piece of a replica's output, at its offset in all of it.
@@ -184,7 +184,7 @@ func (s *Store) ReadReplicaLogs(ctx context.Context, id fleet.ReplicaID, from in
 	for i, r := range rows {
 		out[i] = ReplicaLogPiece{Offset: r.LogOffset, Data: r.Data, At: r.At}
 	}
-	return out, postgres.Failed("read output", err)
+	return out, err
 }
 
 // ReplicaSample is what a replica takes now: cores, and bytes.
@@ -204,7 +204,7 @@ func (s *Store) ReplicaSampled(ctx context.Context, node fleet.NodeName, all []R
 	if len(all) == 0 {
 		return nil
 	}
-	return postgres.Failed("keep samples", s.Q.KeepReplicaSamples(ctx, p))
+	return s.Q.KeepReplicaSamples(ctx, p)
 }
 
 // ReplicaSamples gives the newest sample of each live replica of a deployment that has one.
@@ -214,7 +214,7 @@ func (s *Store) ReplicaSamples(ctx context.Context, name fleet.DeploymentName) (
 	for _, r := range rows {
 		out[fleet.ReplicaID(r.Replica)] = ReplicaSample{ID: fleet.ReplicaID(r.Replica), CPU: r.Cpu, Memory: r.Memory, At: r.At}
 	}
-	return out, postgres.Failed("read samples", err)
+	return out, err
 }
 
 // UncountedReplica may run on a node and counts towards nothing: its node was asked to end it, or it waits
@@ -239,5 +239,5 @@ func (s *Store) UncountedReplicas(ctx context.Context, f UncountedFilter, limit 
 	for i, r := range rows {
 		out[i] = UncountedReplica{fleet.ReplicaID(r.Replica), fleet.NodeName(r.Node), r.Reason, r.Since}
 	}
-	return out, postgres.Failed("list replicas that do not count", err)
+	return out, err
 }

@@ -21,7 +21,7 @@ func (s *Store) NodeReplicas(ctx context.Context, node fleet.NodeName) (fleet.No
 	}
 	rows, err := s.Q.NodeReplicas(ctx, db.NodeReplicasParams{Node: string(node), MaxRows: fleet.MaxNodeReplicas})
 	if err != nil {
-		return out, postgres.Failed("read the replicas of a node", err)
+		return out, err
 	}
 	for _, r := range rows {
 		line := fleet.NodeReplica{
@@ -29,7 +29,7 @@ func (s *Store) NodeReplicas(ctx context.Context, node fleet.NodeName) (fleet.No
 			Definition: postgres.HashText(r.Definition), Run: r.Live, StopSeconds: int(r.StopSeconds), Project: fleet.ProjectName(r.Project),
 		}
 		if err := json.Unmarshal(r.Terms, &line.Terms); err != nil {
-			return out, postgres.Failed("read the terms of a replica", err)
+			return out, postgres.Unreadable("the terms of a replica", err)
 		}
 		out.Replicas = append(out.Replicas, line)
 	}
@@ -40,7 +40,7 @@ func (s *Store) NodeReplicas(ctx context.Context, node fleet.NodeName) (fleet.No
 // NodeSetVersion gives the number of a node's set, 0 where it never had any.
 func (s *Store) NodeSetVersion(ctx context.Context, node fleet.NodeName) (era, version int64, err error) {
 	r, err := s.Q.NodeSet(ctx, string(node))
-	return r.Era, r.Version, postgres.Failed("read the number of a node's set", err)
+	return r.Era, r.Version, err
 }
 
 // NodeSetVersions gives the numbers of the sets of the nodes whose streams a server holds. A node
@@ -51,14 +51,14 @@ func (s *Store) NodeSetVersions(ctx context.Context, server string) (map[fleet.C
 	for _, r := range rows {
 		out[fleet.ConnectionID(r.ID)] = fleet.NodeReplicas{Era: r.Era, Version: r.Version}
 	}
-	return out, postgres.Failed("read the numbers of nodes' sets", err)
+	return out, err
 }
 
 // DefinitionOf gives a definition to a node in whose set it is; any other is not_found.
 func (s *Store) DefinitionOf(ctx context.Context, node fleet.NodeName, h fleet.Hash) ([]byte, error) {
 	has, err := s.Q.NodeHasDefinition(ctx, db.NodeHasDefinitionParams{Node: string(node), Definition: postgres.HashBytes(h)})
 	if err != nil {
-		return nil, postgres.Failed("look for the definition", err)
+		return nil, err
 	}
 	if !has {
 		return nil, postgres.OrNotFound(nil, "definition", string(h), "fetch the node's set of replicas again")
@@ -79,7 +79,7 @@ func (s *Store) DefinitionOf(ctx context.Context, node fleet.NodeName, h fleet.H
 func (s *Store) EvictReplicas(ctx context.Context, node fleet.NodeName) error {
 	rows, err := s.Q.LiveReplicasOn(ctx, string(node))
 	if err != nil {
-		return postgres.Failed("read the replicas of a node", err)
+		return err
 	}
 	of := map[fleet.DeploymentName][]fleet.ReplicaStep{}
 	for _, r := range rows {
@@ -96,7 +96,7 @@ func (s *Store) EvictReplicas(ctx context.Context, node fleet.NodeName) error {
 
 // terminateReplicas ends replicas of one deployment that it did not choose itself.
 func (s *Store) terminateReplicas(ctx context.Context, name fleet.DeploymentName, steps []fleet.ReplicaStep) error {
-	return s.Tx(ctx, "end replicas of "+string(name), func(q *db.Queries) error {
+	return s.Tx(ctx, func(q *db.Queries) error {
 		if err := postgres.Lock(ctx, q, []fleet.ObjectKey{fleet.DeploymentKey(name)}); err != nil {
 			return err
 		}

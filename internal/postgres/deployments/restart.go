@@ -54,11 +54,11 @@ func (w *deploymentWork) beginRestart(ctx context.Context, t DeploymentTurn) (po
 		o.ProcessVersion, err = w.q.RestartDeployment(ctx, w.row.Name)
 	}
 	if err != nil {
-		return o, postgres.Failed("raise the process version", err)
+		return o, err
 	}
 	now, err := w.q.LockDeployment(ctx, w.row.Name)
 	if err != nil {
-		return o, postgres.Failed("read the deployment", err)
+		return o, err
 	}
 	line := historyLine{reason: "restarted", message: withReason(fmt.Sprintf("process version %d%s", o.ProcessVersion, what), t.Reason), actor: t.Actor}
 	return o, w.turned(ctx, now, line)
@@ -84,7 +84,7 @@ func (w *deploymentWork) restartWaits(seen fleet.DeploymentSeen) bool {
 func (w *deploymentWork) beginWaiting(ctx context.Context) error {
 	rows, err := w.q.SeeDeploymentOperations(ctx, w.subject())
 	if err != nil {
-		return postgres.Failed("read the operations", err)
+		return err
 	}
 	t := DeploymentTurn{Write: postgres.Write{Request: postgres.Request{Actor: postgres.RegionActor}}}
 	t.StopFirst = w.mayStopFirst() && slices.ContainsFunc(rows, func(o db.SeeDeploymentOperationsRow) bool {
@@ -101,8 +101,8 @@ func (w *deploymentWork) beginWaiting(ctx context.Context) error {
 	if err := w.q.BeginRestarts(ctx, db.BeginRestartsParams{
 		Subject: w.subject(), Revision: begun.Revision, ProcessVersion: begun.ProcessVersion, Target: w.row.Target, Seconds: decide.OperationLimit(limit).Seconds(),
 	}); err != nil {
-		return postgres.Failed("begin the restarts that waited", err)
+		return err
 	}
 	w.row, err = w.q.LockDeployment(ctx, w.row.Name)
-	return postgres.Failed("read the deployment again", err)
+	return err
 }

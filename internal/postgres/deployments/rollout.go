@@ -21,7 +21,7 @@ func (w *deploymentWork) activeRollout(ctx context.Context) (*db.Rollout, error)
 	if postgres.NoRows(err) {
 		return nil, nil
 	}
-	return &r, postgres.Failed("read the rollout", err)
+	return &r, err
 }
 
 // lookAtRollout reads the rollout under way, and the revision that it brings.
@@ -48,10 +48,10 @@ func (w *deploymentWork) lookAtRollout(ctx context.Context, l *looked) (err erro
 		},
 	}
 	if seen.There, err = w.q.RegionThere(ctx); err != nil {
-		return postgres.Failed("read since when the region is there", err)
+		return err
 	}
 	if err := json.Unmarshal(r.Strategy, &seen.Strategy); err != nil {
-		return postgres.Failed("read the strategy of a rollout", err)
+		return postgres.Unreadable("the strategy of a rollout", err)
 	}
 	l.seen.Rollout = &seen
 	return nil
@@ -61,11 +61,11 @@ func (w *deploymentWork) lookAtRollout(ctx context.Context, l *looked) (err erro
 func (w *deploymentWork) rollOut(ctx context.Context, l line) error {
 	strategy, err := json.Marshal(l.spec.Strategy)
 	if err != nil {
-		return postgres.Failed("write a strategy", err)
+		return err
 	}
 	routable, err := w.q.CountRoutable(ctx, w.row.Name)
 	if err != nil {
-		return postgres.Failed("count what is routable", err)
+		return err
 	}
 	limit, err := w.rolloutLimit(ctx, l)
 	if err != nil {
@@ -82,7 +82,7 @@ func (w *deploymentWork) rollOut(ctx context.Context, l line) error {
 		Progress: l.progress().Seconds(), MinHealthy: l.minHealthy().Seconds(), Seconds: limit.Seconds(), CreatedBy: w.actor,
 	})
 	if err != nil {
-		return postgres.Failed("start a rollout", err)
+		return err
 	}
 	return w.write(ctx, w.row.Uid, rolloutLine(&r, fleet.RolloutDeploying, "", w.actor))
 }
@@ -112,7 +112,7 @@ func (w *deploymentWork) supersede(ctx context.Context, r *db.Rollout, by string
 	}
 	p := db.TurnRolloutParams{Deployment: r.Deployment, Number: r.Number, State: string(to), Reason: string(fleet.OperationSuperseded), Message: by, Step: r.Step, StepAt: r.StepAt}
 	if err := w.q.TurnRollout(ctx, p); err != nil {
-		return postgres.Failed("end a rollout", err)
+		return err
 	}
 	w.superseded = r
 	return w.write(ctx, w.row.Uid, rolloutLine(r, to, by, w.actor))
@@ -130,7 +130,7 @@ func (c *carrying) renew(ctx context.Context) error {
 	}
 	row, err := c.q.RaiseStable(ctx, c.row.Name)
 	if err != nil {
-		return postgres.Failed("raise the process version", err)
+		return err
 	}
 	if c.of.version == c.line.version {
 		c.of.version = row.ProcessVersion
@@ -160,7 +160,7 @@ func (c *carrying) moveRollout(ctx context.Context) error {
 		Short: p.Short, Failures: postgres.WaveNumber(p.Failures), FailedAt: orNull(p.FailedAt), Crashes: postgres.WaveNumber(p.Crashes), Owed: postgres.WaveNumber(p.Owed), NextAttempt: orNull(p.NextAttempt),
 	})
 	if err != nil {
-		return postgres.Failed("move the rollout", err)
+		return err
 	}
 	if state == fleet.RolloutDeployed {
 		return c.adopt(ctx)
@@ -174,7 +174,7 @@ func (c *carrying) adopt(ctx context.Context) (err error) {
 	c.row, err = c.q.AdoptRevision(ctx, db.AdoptRevisionParams{Name: c.row.Name, Revision: c.rollout.ToRevision, ProcessVersion: c.rollout.ProcessVersion})
 	c.plan.Began, c.plan.BeganVersion = c.row.Began, c.row.BeganVersion
 	c.plan.Crashes, c.plan.Owed, c.plan.NextAttempt = p.Crashes, p.Owed, p.NextAttempt
-	return postgres.Failed("make the revision the deployment's own", err)
+	return err
 }
 
 // rollAgain rolls a revision out once more.
@@ -208,7 +208,7 @@ func (w *deploymentWork) rollAgain(ctx context.Context, active *db.Rollout, revi
 	o.Revision, o.ProcessVersion = revision, l.version
 	p := db.ReleaseDeploymentParams{Name: w.row.Name, Revision: revision, Uid: w.row.Uid, ProcessVersion: l.version, Target: w.row.Target, Rolls: rolls}
 	if err := w.q.ReleaseDeployment(ctx, p); err != nil || !rolls {
-		return postgres.Failed("release the revision", err)
+		return err
 	}
 	return w.rollOut(ctx, l)
 }
@@ -221,7 +221,7 @@ func (w *deploymentWork) returning(ctx context.Context, r *db.Rollout) (bool, er
 	rows, err := w.q.SeeDeploymentOperations(ctx, w.subject())
 	return slices.ContainsFunc(rows, func(o db.SeeDeploymentOperationsRow) bool {
 		return o.ProcessVersion == r.ProcessVersion && (fleet.OperationKind(o.Kind) == fleet.OperationReturn || o.CancelRequested && slices.Contains(decide.RollingKinds(), fleet.OperationKind(o.Kind)))
-	}), postgres.Failed("read the operations", err)
+	}), err
 }
 
 // minHealthy is how long a replica must be routable to be proven.

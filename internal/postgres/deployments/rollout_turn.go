@@ -60,7 +60,7 @@ func (w *deploymentWork) turnRollout(ctx context.Context, t RolloutTurn) (*postg
 func (w *deploymentWork) turnStep(ctx context.Context, t RolloutTurn, r *db.Rollout) error {
 	seen := fleet.RolloutSeen{State: fleet.RolloutState(r.State), Step: int(r.Step), StepAt: timeOf(r.StepAt)}
 	if err := json.Unmarshal(r.Strategy, &seen.Strategy); err != nil {
-		return postgres.Failed("read a strategy", err)
+		return postgres.Unreadable("a strategy", err)
 	}
 	now, changes, err := decide.Turn(seen, t.On, t.Step)
 	if err != nil || !changes {
@@ -72,7 +72,7 @@ func (w *deploymentWork) turnStep(ctx context.Context, t RolloutTurn, r *db.Roll
 		Step: postgres.WaveNumber(now.Step), StepAt: orNull(now.StepAt),
 	}
 	if err := w.q.TurnRollout(ctx, p); err != nil {
-		return postgres.Failed("turn the rollout", err)
+		return err
 	}
 	if err := w.write(ctx, w.row.Uid, rolloutLine(r, to, t.Reason, t.Actor)); err != nil {
 		return err
@@ -140,7 +140,7 @@ func rolloutOf(r db.Rollout) (Rollout, error) {
 		out.Deadline = r.DeadlineAt
 	}
 	if err := json.Unmarshal(r.Strategy, &out.Strategy); err != nil {
-		return out, postgres.Failed("read the strategy of a rollout", err)
+		return out, postgres.Unreadable("the strategy of a rollout", err)
 	}
 	if out.MinHealthy = out.Strategy.MinHealthy(0); r.MinHealthy != nil {
 		out.MinHealthy = postgres.SecondsOf(*r.MinHealthy)
@@ -153,7 +153,7 @@ func rolloutOf(r db.Rollout) (Rollout, error) {
 func (s *Store) ListRollouts(ctx context.Context, name fleet.DeploymentName, after postgres.Place, limit int32) ([]Rollout, error) {
 	rows, err := s.Q.ListRollouts(ctx, db.ListRolloutsParams{Deployment: string(name), Before: numbered(after), MaxRows: limit})
 	if err != nil {
-		return nil, postgres.Failed("list rollouts", err)
+		return nil, err
 	}
 	out := make([]Rollout, len(rows))
 	for i, r := range rows {
@@ -168,7 +168,7 @@ func (s *Store) ListRollouts(ctx context.Context, name fleet.DeploymentName, aft
 func (s *Store) RevisionBefore(ctx context.Context, name fleet.DeploymentName) (int64, error) {
 	seen, err := s.Q.SeeRollback(ctx, string(name))
 	if err != nil && !postgres.NoRows(err) {
-		return 0, postgres.Failed("read the revision before", err)
+		return 0, err
 	}
 	to, rule := decide.Rollback(decide.RollbackSeen{
 		Own: seen.Own, Newest: seen.Newest, Stable: seen.Stable, Before: seen.Before, RollsOut: seen.RollsOut, Waits: seen.Waits, Idle: seen.Idle,
@@ -188,7 +188,7 @@ func (s *Store) RevisionBefore(ctx context.Context, name fleet.DeploymentName) (
 func (s *Store) addRollouts(ctx context.Context, names []string, views map[string]DeploymentView) error {
 	rows, err := s.Q.NewestRollouts(ctx, names)
 	if err != nil {
-		return postgres.Failed("read the rollouts", err)
+		return err
 	}
 	for _, row := range rows {
 		r, err := rolloutOf(row)

@@ -48,7 +48,7 @@ func readRooms(ctx context.Context, q *db.Queries, of roomsFor) (nodeRooms, erro
 	var r nodeRooms
 	rows, err := q.Rooms(ctx)
 	if err != nil {
-		return r, postgres.Failed("read the nodes", err)
+		return r, err
 	}
 	at := make(map[string]*fleet.NodeRoom, len(rows))
 	r.all = make([]fleet.NodeRoom, len(rows))
@@ -78,7 +78,7 @@ func readRooms(ctx context.Context, q *db.Queries, of roomsFor) (nodeRooms, erro
 func roomOf(r db.RoomsRow) (fleet.NodeRoom, error) {
 	var facts fleet.NodeFacts
 	if err := json.Unmarshal(r.Facts, &facts); err != nil {
-		return fleet.NodeRoom{}, postgres.Failed("read the facts of node "+r.Name, err)
+		return fleet.NodeRoom{}, postgres.Unreadable("the facts of node "+r.Name, err)
 	}
 	room := fleet.NodeRoom{
 		Node: fleet.NodeName(r.Name), Site: fleet.SiteName(r.Site), Project: fleet.ProjectName(r.Project), Labels: facts.Labels, Drivers: facts.Drivers, Separation: facts.Separation, Readiness: facts.Readiness, Total: facts.Resources,
@@ -94,7 +94,7 @@ func roomOf(r db.RoomsRow) (fleet.NodeRoom, error) {
 func fillOwn(ctx context.Context, q *db.Queries, of roomsFor, at map[string]*fleet.NodeRoom) error {
 	own, err := q.OwnOnNodes(ctx, db.OwnOnNodesParams{Deployment: string(of.deployment), Revision: of.revision})
 	if err != nil {
-		return postgres.Failed("read where it runs", err)
+		return err
 	}
 	for _, o := range own {
 		if room := at[o.Node]; room != nil {
@@ -107,7 +107,7 @@ func fillOwn(ctx context.Context, q *db.Queries, of roomsFor, at map[string]*fle
 			room.Failing = int(f.Failing)
 		}
 	}
-	return postgres.Failed("read what failed lately", err)
+	return err
 }
 
 // fillOld says what ends when it is replaced, and what it leaves.
@@ -124,7 +124,7 @@ func fillOld(ctx context.Context, q *db.Queries, of roomsFor, at map[string]*fle
 		}
 		room.Old = append(room.Old, old)
 	}
-	return postgres.Failed("read the replicas to replace", err)
+	return err
 }
 
 func fillPorts(ctx context.Context, q *db.Queries, _ roomsFor, at map[string]*fleet.NodeRoom) error {
@@ -134,7 +134,7 @@ func fillPorts(ctx context.Context, q *db.Queries, _ roomsFor, at map[string]*fl
 			room.Ports = append(room.Ports, int(p.Port))
 		}
 	}
-	return postgres.Failed("read the ports that are taken", err)
+	return err
 }
 
 func fillModules(ctx context.Context, q *db.Queries, _ roomsFor, at map[string]*fleet.NodeRoom) error {
@@ -144,7 +144,7 @@ func fillModules(ctx context.Context, q *db.Queries, _ roomsFor, at map[string]*
 			room.Modules = append(room.Modules, m.Module)
 		}
 	}
-	return postgres.Failed("read the nodes' modules", err)
+	return err
 }
 
 // readNodes reads what placements choose by of the nodes that have live replicas: what these nodes
@@ -152,7 +152,7 @@ func fillModules(ctx context.Context, q *db.Queries, _ roomsFor, at map[string]*
 func readNodes(ctx context.Context, q *db.Queries, deployment fleet.DeploymentName, of ...fleet.PlacementSpec) ([]fleet.NodeRoom, error) {
 	rows, err := q.NodesOfDeployment(ctx, string(deployment))
 	if err != nil {
-		return nil, postgres.Failed("read the nodes of the replicas", err)
+		return nil, err
 	}
 	var r nodeRooms
 	if slices.ContainsFunc(of, func(p fleet.PlacementSpec) bool { return len(p.Pools) > 0 }) {
@@ -178,7 +178,7 @@ func readNodes(ctx context.Context, q *db.Queries, deployment fleet.DeploymentNa
 	for _, m := range modules {
 		at[m.Node].Modules = append(at[m.Node].Modules, m.Module)
 	}
-	return r.all, postgres.Failed("read the nodes' modules", err)
+	return r.all, err
 }
 
 // awayOf says why nothing is placed on a node.
@@ -200,13 +200,13 @@ func awayOf(r db.RoomsRow) string {
 func readPools(ctx context.Context, q *db.Queries, deployment fleet.DeploymentName) ([]pool, error) {
 	rows, err := q.PoolSpecs(ctx, string(deployment))
 	if err != nil {
-		return nil, postgres.Failed("read the pools", err)
+		return nil, err
 	}
 	pools := make([]pool, len(rows))
 	for i, r := range rows {
 		pools[i].name = fleet.PoolName(r.Name)
 		if err := json.Unmarshal(r.Spec, &pools[i].spec); err != nil {
-			return nil, postgres.Failed("read pool "+r.Name, err)
+			return nil, postgres.Unreadable("pool "+r.Name, err)
 		}
 	}
 	return pools, nil
@@ -228,7 +228,7 @@ func poolsTaken(ctx context.Context, q *db.Queries, pools []pool) (map[poolPlace
 	for _, c := range counts {
 		taken[poolPlace{fleet.NodeName(c.Node), fleet.PoolName(c.Pool)}] = int(c.Replicas)
 	}
-	return taken, postgres.Failed("count what pools run", err)
+	return taken, err
 }
 
 // pool determines a node's pools, and which of them are full there.
@@ -301,7 +301,7 @@ func PoolWritten(ctx context.Context, q *db.Queries, w postgres.Write, _ fleet.P
 	}
 	names, err := q.DeploymentsOfPool(ctx, w.Key.Name)
 	if err != nil {
-		return postgres.Failed("read who names the pool", err)
+		return err
 	}
 	return postgres.PutOutbox(ctx, q, postgres.DeploymentSubjects(names)...)
 }

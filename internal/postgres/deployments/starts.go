@@ -29,7 +29,7 @@ func (w *deploymentWork) stable(ctx context.Context) (*db.DeploymentRevision, er
 	if postgres.NoRows(err) || err == nil && r.Uid != w.row.Uid { // a server that knows no stable revision redeclared it
 		return nil, nil
 	}
-	return &r, postgres.Failed("read the stable revision", err)
+	return &r, err
 }
 
 // beginStart has the stable revision be the deployment's own if nothing is to run until the rollout begins. A rollout that takes the
@@ -44,7 +44,7 @@ func (w *deploymentWork) beginStart(ctx context.Context, active *db.Rollout, see
 	}
 	before := w.row
 	if w.row, err = w.q.BeginWithStable(ctx, db.BeginWithStableParams{Name: w.row.Name, Version: w.nextVersion()}); err != nil {
-		return postgres.Failed("begin with the stable revision", err)
+		return err
 	}
 	return w.announce(ctx, before, w.row, w.actor)
 }
@@ -80,7 +80,7 @@ func (w *deploymentWork) startUnproven(ctx context.Context, target int) error {
 func (w *deploymentWork) releaseBeside(ctx context.Context, l line) error {
 	p := db.ReleaseDeploymentParams{Name: w.row.Name, Revision: l.revision.Revision, Uid: w.row.Uid, ProcessVersion: l.version, Target: w.row.Target, Rolls: true}
 	if err := w.q.ReleaseDeployment(ctx, p); err != nil {
-		return postgres.Failed("release the revision", err)
+		return err
 	}
 	return w.rollOut(ctx, l)
 }

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
 
@@ -26,13 +25,13 @@ func (s *Store) DeploymentsDue(ctx context.Context, in DeploymentShard, after st
 	for i, name := range rows {
 		out[i] = fleet.DeploymentName(name)
 	}
-	return out, postgres.Failed("look for deployments with something to do", err)
+	return out, err
 }
 
 // CountDeployments counts those that have not ended.
 func (s *Store) CountDeployments(ctx context.Context) (int, error) {
 	n, err := s.Q.CountDeployments(ctx)
-	return int(n), postgres.Failed("count deployments", err)
+	return int(n), err
 }
 
 // CountRuntime counts deployments, and replicas that have not ended, by state.
@@ -40,7 +39,7 @@ func (s *Store) CountRuntime(ctx context.Context) (map[fleet.DeploymentState]int
 	deployments, replicas := map[fleet.DeploymentState]int64{}, map[fleet.ReplicaState]int64{}
 	rows, err := s.Q.CountDeploymentStates(ctx)
 	if err != nil {
-		return nil, nil, postgres.Failed("count deployments", err)
+		return nil, nil, err
 	}
 	for _, r := range rows {
 		deployments[fleet.DeploymentState(r.State)] = r.Count
@@ -49,5 +48,5 @@ func (s *Store) CountRuntime(ctx context.Context) (map[fleet.DeploymentState]int
 	for _, r := range found {
 		replicas[fleet.ReplicaState(r.State)] = r.Count
 	}
-	return deployments, replicas, postgres.Failed("count replicas", err)
+	return deployments, replicas, err
 }

@@ -112,7 +112,7 @@ func (w *deploymentWork) convergeAgain(ctx context.Context, t DeploymentTurn, o 
 		}
 		return nil
 	}
-	return postgres.Failed("start again", w.q.BeginDeploymentAnew(ctx, w.row.Name))
+	return w.q.BeginDeploymentAnew(ctx, w.row.Name)
 }
 
 // scale sets the target, within the bounds of the released revision (S28, S42).
@@ -140,7 +140,7 @@ func (w *deploymentWork) scale(ctx context.Context, t DeploymentTurn, o *postgre
 			return err
 		}
 	}
-	return postgres.Failed("let the rollout follow", w.q.ScaledRollout(ctx, w.row.Name))
+	return w.q.ScaledRollout(ctx, w.row.Name)
 }
 
 // scaleWithin sets the target within the bounds of a spec.
@@ -158,7 +158,7 @@ func (w *deploymentWork) scaleWithin(ctx context.Context, t DeploymentTurn, spec
 			WithHint("declare other bounds first")
 	}
 	if err := w.q.ScaleDeployment(ctx, db.ScaleDeploymentParams{Target: postgres.WaveNumber(n), Name: w.row.Name}); err != nil {
-		return postgres.Failed("set the target", err)
+		return err
 	}
 	line := historyLine{reason: "scaled", message: withReason(fmt.Sprintf("from %d to %d replicas", w.row.Target, n), t.Reason), actor: t.Actor}
 	now := w.row
@@ -197,7 +197,7 @@ func (w *deploymentWork) destroy(ctx context.Context, t DeploymentTurn, out *pos
 	w.object = out.After
 	if w.row.NextUid != nil {
 		if err := w.q.DeclareNext(ctx, db.DeclareNextParams{Name: w.row.Name}); err != nil {
-			return postgres.Failed("let go of the next declaration", err)
+			return err
 		}
 	}
 	if out.Changed {
@@ -224,7 +224,7 @@ func (w *deploymentWork) destroyUnreleased(ctx context.Context, t DeploymentTurn
 	}
 	p := db.EndUnreleasedParams{Name: w.row.Name, State: string(state)}
 	if err := w.q.EndUnreleased(ctx, p); err != nil {
-		return postgres.Failed("end the deployment", err)
+		return err
 	}
 	line := historyLine{from: w.row.State, to: string(state), reason: "deleted", message: "it was never released", actor: t.Actor}
 	err := w.write(ctx, w.row.Uid, line)
@@ -245,20 +245,20 @@ func (w *deploymentWork) insertEnded(ctx context.Context, door postgres.Door, o 
 	if err := w.q.EndOperationsEach(ctx, db.EndOperationsEachParams{
 		Ids: []string{id}, States: []string{string(fleet.OperationSucceeded)}, Reasons: []string{how.Reason}, Messages: []string{how.Message},
 	}); err != nil {
-		return nil, postgres.Failed("end the operation", err)
+		return nil, err
 	}
 	if err := w.q.DoorTold(ctx, id); err != nil {
-		return nil, postgres.Failed("record that the door was notified", err)
+		return nil, err
 	}
 	row, err := w.q.GetOperation(ctx, id)
 	ended := postgres.OperationOf(row)
-	return &ended, postgres.Failed("read operation", err)
+	return &ended, err
 }
 
 // RemoveReplica ends a replica by hand; another takes its place (S115). One that ends already is
 // left to it, and one that has ended is as asked for: the answer to the first request may be lost.
 func (s *Store) RemoveReplica(ctx context.Context, in postgres.Write, id fleet.ReplicaID) error {
-	return s.Tx(ctx, "remove replica "+string(id), func(q *db.Queries) error {
+	return s.Tx(ctx, func(q *db.Queries) error {
 		if err := postgres.Lock(ctx, q, []fleet.ObjectKey{in.Key}); err != nil {
 			return err
 		}
@@ -297,7 +297,7 @@ func (w *deploymentWork) over(ctx context.Context, id fleet.ReplicaID) (bool, er
 	if postgres.NoRows(err) || err == nil && row.Replica.Deployment != w.row.Name {
 		return false, nil
 	}
-	return err == nil && !fleet.ReplicaState(row.Replica.State).Live(), postgres.Failed("read the replica", err)
+	return err == nil && !fleet.ReplicaState(row.Replica.State).Live(), err
 }
 
 // endByHand ends replicas on request, and wakes the deployment.

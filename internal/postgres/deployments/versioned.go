@@ -59,15 +59,15 @@ func (w *deploymentWork) pend(ctx context.Context, p DeploymentPut, r db.InsertD
 		return err
 	}
 	if r.Terms, err = json.Marshal(t); err != nil {
-		return postgres.Failed("write the terms of a revision", err)
+		return err
 	}
 	r.Revision, r.ProcessVersion, r.Spec = r.Revision+1, 0, w.object.Spec
 	r.Definition, r.Object = postgres.HashBytes(p.Definition.Hash), postgres.HashBytes(p.Definition.Hash)
 	if err := w.q.InsertDeploymentRevision(ctx, r); err != nil {
-		return postgres.Failed("store the revision that waits", err)
+		return err
 	}
 	if err := w.q.NumberRevision(ctx, db.NumberRevisionParams{Name: w.row.Name, Revision: r.Revision}); err != nil {
-		return postgres.Failed("number the revision that waits", err)
+		return err
 	}
 	return w.write(ctx, r.Uid, historyLine{reason: "pending_restart", message: fmt.Sprintf("revision %d waits for a restart", r.Revision), actor: p.Actor})
 }
@@ -94,7 +94,7 @@ func (s *Store) addPending(ctx context.Context, names []string, views map[string
 		v.Pending = &PendingRestart{Revision: r.Revision, Applied: r.Applied, Spec: r.Spec}
 		views[r.Name] = v
 	}
-	return postgres.Failed("read what waits for a restart", err)
+	return err
 }
 
 // PendingRestart is a revision that waits for a restart, with its spec and the one that is applied.
@@ -107,7 +107,7 @@ type PendingRestart struct {
 func (w *deploymentWork) scaleUnreleased(ctx context.Context, t DeploymentTurn, out *postgres.Started) error {
 	var spec fleet.DeploymentSpec
 	if err := json.Unmarshal(w.object.Spec, &spec); err != nil {
-		return postgres.Failed("read the spec of the deployment", err)
+		return postgres.Unreadable("the spec of the deployment", err)
 	}
 	if err := w.scaleWithin(ctx, t, spec); err != nil {
 		return err

@@ -64,7 +64,7 @@ type ReplicaCounts struct {
 func (s *Store) ViewDeployments(ctx context.Context, names ...string) (map[string]DeploymentView, error) {
 	rows, err := s.Q.ViewDeployments(ctx, names)
 	if err != nil {
-		return nil, postgres.Failed("read the deployments", err)
+		return nil, err
 	}
 	out := make(map[string]DeploymentView, len(rows))
 	for _, r := range rows {
@@ -102,7 +102,7 @@ func deploymentViewOf(r db.ViewDeploymentsRow) (DeploymentView, error) {
 		v.Deploying = d.Revision
 	}
 	err := json.Unmarshal(d.Conditions, &v.Conditions)
-	return v, postgres.Failed("read the conditions of "+d.Name, err)
+	return v, postgres.Unreadable("the conditions of "+d.Name, err)
 }
 
 // DeploymentRevision is one immutable content of a deployment.
@@ -123,7 +123,7 @@ func (s *Store) ListDeploymentRevisions(ctx context.Context, name fleet.Deployme
 	p := db.ListDeploymentRevisionsParams{Deployment: string(name), Before: numbered(after), MaxRows: limit}
 	rows, err := s.Q.ListDeploymentRevisions(ctx, p)
 	if err != nil {
-		return nil, postgres.Failed("list revisions", err)
+		return nil, err
 	}
 	out := make([]DeploymentRevision, len(rows))
 	for i, r := range rows {

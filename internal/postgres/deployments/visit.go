@@ -32,7 +32,7 @@ func (s *Store) VisitDeployment(ctx context.Context, v fleet.DeploymentVisit) (f
 func (s *Store) visitOnce(ctx context.Context, v fleet.DeploymentVisit, turn *placingTurn) (fleet.DeploymentVisited, error) {
 	var out fleet.DeploymentVisited
 	subject := fleet.DeploymentSubject(v.Deployment)
-	err := s.Tx(ctx, "visit "+subject, func(q *db.Queries) error {
+	err := s.Tx(ctx, func(q *db.Queries) error {
 		out = fleet.DeploymentVisited{Done: true}
 		if err := postgres.Lock(ctx, q, []fleet.ObjectKey{fleet.DeploymentKey(v.Deployment)}); err != nil {
 			return err
@@ -45,7 +45,7 @@ func (s *Store) visitOnce(ctx context.Context, v fleet.DeploymentVisit, turn *pl
 			return err
 		}
 		if err := q.AttachDeploymentRun(ctx, db.AttachDeploymentRunParams{Run: v.Run, Name: w.row.Name}); err != nil {
-			return postgres.Failed("attach the run", err)
+			return err
 		}
 		w.placing, w.looked = turn, s.looked
 		out, err = w.visit(ctx)
@@ -61,7 +61,7 @@ func visited(ctx context.Context, q *db.Queries, name fleet.DeploymentName) (*de
 		return nil, nil
 	}
 	if err != nil {
-		return nil, postgres.Failed("lock the deployment", err)
+		return nil, err
 	}
 	o, err := postgres.Find(ctx, q, fleet.DeploymentKey(name))
 	return &deploymentWork{q: q, row: row, object: o, actor: postgres.RegionActor}, err
@@ -70,7 +70,7 @@ func visited(ctx context.Context, q *db.Queries, name fleet.DeploymentName) (*de
 // SeeDeployment reads what the next visit of a deployment would look at.
 func (s *Store) SeeDeployment(ctx context.Context, name fleet.DeploymentName) (fleet.DeploymentSeen, error) {
 	var seen fleet.DeploymentSeen
-	err := s.Tx(ctx, "look at deployment "+string(name), func(q *db.Queries) error {
+	err := s.Tx(ctx, func(q *db.Queries) error {
 		w, err := visited(ctx, q, name)
 		if err != nil || w == nil {
 			return postgres.OrNotFound(err, "deployment", string(name), "holdfast get deployments")
@@ -102,7 +102,7 @@ func (w *deploymentWork) look(ctx context.Context) (looked, error) {
 	var l looked
 	var err error
 	if l.seen.At, err = w.q.Now(ctx); err != nil {
-		return l, postgres.Failed("read the clock", err)
+		return l, err
 	}
 	if err := w.lookAtRevision(ctx, &l); err != nil {
 		return l, err
@@ -140,7 +140,7 @@ func (w *deploymentWork) unconfirmed(ctx context.Context) ([]fleet.UnconfirmedNo
 	for i, r := range rows {
 		out[i] = fleet.UnconfirmedNode{Node: fleet.NodeName(r.Node), ProcessVersion: r.ProcessVersion, Gone: goneSince(r.RemovedAt, r.RevokedAt)}
 	}
-	return out, postgres.Failed("read what nodes have still to end", err)
+	return out, err
 }
 
 // goneSince is when a node was first taken for gone for good.
@@ -176,7 +176,7 @@ func (w *deploymentWork) readLine(ctx context.Context, revision, version int64) 
 	l := line{version: version}
 	r, err := w.q.GetDeploymentRevision(ctx, db.GetDeploymentRevisionParams{Deployment: w.row.Name, Revision: revision})
 	if err != nil {
-		return l, postgres.Failed("read the revision", err)
+		return l, err
 	}
 	l.revision = &r
 	if l.spec, err = specOfRevision(&r); err != nil {
@@ -192,12 +192,12 @@ func (w *deploymentWork) replicas(ctx context.Context, l *looked) ([]fleet.Repli
 	for i, r := range rows {
 		var failing fleet.FailedChecks
 		if err := json.Unmarshal(r.Failing, &failing); err != nil {
-			return nil, postgres.Failed("read the checks of replica "+r.ID, err)
+			return nil, postgres.Unreadable("the checks of replica "+r.ID, err)
 		}
 		out[i] = w.replicaSeen(r, l)
 		out[i].Failing = failing.String()
 	}
-	return out, postgres.Failed("read the replicas", err)
+	return out, err
 }
 
 // fromVersion is the lowest process version of what need not be replaced. A server that knows no rollouts raises only the
@@ -259,7 +259,7 @@ func replicaSeen(r db.SeeReplicasRow) fleet.ReplicaSeen {
 func (w *deploymentWork) operations(ctx context.Context, l *looked) ([]fleet.DeploymentOperation, error) {
 	rows, err := w.q.SeeDeploymentOperations(ctx, w.subject())
 	if err != nil {
-		return nil, postgres.Failed("read the operations", err)
+		return nil, err
 	}
 	wanted, rolling := w.row.Revision, int64(0)
 	if l.rollout != nil {

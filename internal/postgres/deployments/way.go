@@ -148,17 +148,17 @@ func (w *deploymentWork) join(ctx context.Context, revision int64, active *db.Ro
 	}
 	var before fleet.Strategy
 	if err := json.Unmarshal(active.Strategy, &before); err != nil {
-		return postgres.Failed("read a strategy", err)
+		return postgres.Unreadable("a strategy", err)
 	}
 	strategy, err := json.Marshal(l.spec.Strategy.Joining(before))
 	if err != nil {
-		return postgres.Failed("write a strategy", err)
+		return err
 	}
 	limit, err := w.rolloutLimit(ctx, l)
 	if err != nil {
 		return err
 	}
-	return postgres.Failed("join the rollout", w.q.JoinRollout(ctx, db.JoinRolloutParams{
+	return w.q.JoinRollout(ctx, db.JoinRolloutParams{
 		Deployment: w.row.Name, ToRevision: revision, Strategy: strategy, Progress: l.progress().Seconds(), MinHealthy: l.minHealthy().Seconds(), Seconds: limit.Seconds(),
-	}))
+	})
 }

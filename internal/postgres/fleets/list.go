@@ -24,7 +24,7 @@ func (s *Store) GetFleetRun(ctx context.Context, name fleet.FleetName, run int64
 		return FleetRun{}, postgres.OrNotFound(nil, "run", fmt.Sprintf("of fleet change %s", name), "holdfast fleet runs "+string(name))
 	}
 	if err != nil {
-		return FleetRun{}, postgres.Failed("read the run", err)
+		return FleetRun{}, err
 	}
 	counts, err := countFleet(ctx, s.Q, &row)
 	if err != nil {
@@ -43,7 +43,7 @@ func (s *Store) ListFleetRuns(ctx context.Context, name fleet.FleetName, before 
 	}
 	rows, err := s.Q.ListFleetRuns(ctx, db.ListFleetRunsParams{Fleet: string(name), BeforeRun: before, MaxRows: limit})
 	if err != nil {
-		return nil, postgres.Failed("list runs", err)
+		return nil, err
 	}
 	return s.fleetRuns(ctx, rows)
 }
@@ -52,7 +52,7 @@ func (s *Store) ListFleetRuns(ctx context.Context, name fleet.FleetName, before 
 func (s *Store) NewestFleetRuns(ctx context.Context, names ...string) (map[string]FleetRun, error) {
 	rows, err := s.Q.NewestFleetRuns(ctx, names)
 	if err != nil {
-		return nil, postgres.Failed("list runs", err)
+		return nil, err
 	}
 	runs, err := s.fleetRuns(ctx, rows)
 	out := map[string]FleetRun{}
@@ -83,7 +83,7 @@ func fleetRunOf(r db.FleetRun, counts fleetCounts) (FleetRun, error) {
 		Wave: int(r.Wave), Waves: int(r.Waves), Until: int(r.UntilWave), Retrying: r.Retrying,
 		RequestedBy: r.RequestedBy, CreatedAt: r.CreatedAt, Deadline: r.DeadlineAt, EndedAt: r.EndedAt, Counts: counts.all,
 	}
-	return out, postgres.Failed("read the spec of a run", json.Unmarshal(r.Spec, &out.Spec))
+	return out, postgres.Unreadable("the spec of a run", json.Unmarshal(r.Spec, &out.Spec))
 }
 
 // ListFleetTargets pages through the instances of a run in the order of site and name.
@@ -109,5 +109,5 @@ func (s *Store) ListFleetTargets(ctx context.Context, f FleetTargetFilter) ([]Fl
 			Delivery: fleet.DeliveryID(r.DeliveryID), Reason: r.Reason, Message: r.Message, Updated: r.UpdatedAt,
 		}
 	}
-	return out, postgres.Failed("list targets", err)
+	return out, err
 }

@@ -16,7 +16,7 @@ func (s *Store) MoveFleet(ctx context.Context, m fleet.FleetMove) error {
 	if m.On != "" && !m.On.Ends() {
 		return fleet.Errorf(fleet.Invalid, "unknown step %.40q of a fleet change", m.On)
 	}
-	return s.Tx(ctx, "move fleet change "+string(m.Fleet), func(q *db.Queries) error {
+	return s.Tx(ctx, func(q *db.Queries) error {
 		if err := postgres.Lock(ctx, q, []fleet.ObjectKey{fleet.FleetKey(m.Fleet)}); err != nil {
 			return err
 		}
@@ -25,7 +25,7 @@ func (s *Store) MoveFleet(ctx context.Context, m fleet.FleetMove) error {
 			return postgres.OrNotFound(nil, "run", fmt.Sprintf("%d of fleet change %s", m.Run, m.Fleet), "holdfast get fleets")
 		}
 		if err != nil || void(m, run) {
-			return postgres.Failed("lock the run", err)
+			return err
 		}
 		o, err := postgres.Find(ctx, q, fleet.FleetKey(m.Fleet))
 		if err != nil || o == nil {
@@ -51,7 +51,7 @@ func (f fleetWork) nextWave(ctx context.Context, run *db.FleetRun) error {
 	}
 	n, err := f.q.NextFleetWave(ctx, db.NextFleetWaveParams{Fleet: run.Fleet, Run: run.Run, Wave: run.Wave})
 	if err != nil || n == 0 { // paused since, or the last one
-		return postgres.Failed("begin the next wave", err)
+		return err
 	}
 	run.Wave++
 	return f.announce(ctx, was, run)
@@ -72,7 +72,7 @@ func (f fleetWork) end(ctx context.Context, run *db.FleetRun, m fleet.FleetMove)
 	}
 	left := db.FailFleetDeliveriesParams{Fleet: run.Fleet, Run: run.Run, Reason: "run_ended", Message: "the run ended before word of it came"}
 	if err := f.q.FailFleetDeliveries(ctx, left); err != nil {
-		return postgres.Failed("end what is under way", err)
+		return err
 	}
 	counts, err := countFleet(ctx, f.q, run)
 	if err != nil {
@@ -118,7 +118,7 @@ func (f fleetWork) finish(ctx context.Context, run *db.FleetRun, e fleetEnding) 
 		Fleet: run.Fleet, Run: run.Run, State: string(e.state), FromState: run.State, Reason: e.reason, Message: e.message,
 	})
 	if err != nil || n == 0 {
-		return postgres.Failed("end the run", err)
+		return err
 	}
 	run.State, run.Reason, run.Message = string(e.state), e.reason, e.message
 	how := postgres.Ending{Kind: fleet.OperationFleet, To: run.Run, State: e.operation, Reason: e.reason, Message: e.message}
@@ -195,5 +195,5 @@ func countFleets(ctx context.Context, q *db.Queries, runs []db.FleetRun) (map[fl
 		c.waves[int(r.Wave)] = w
 		out[k] = c
 	}
-	return out, postgres.Failed("count targets", err)
+	return out, err
 }

@@ -74,7 +74,7 @@ func (f fleetWork) newest(ctx context.Context) (*db.FleetRun, error) {
 	if postgres.NoRows(err) || err == nil && r.Uid != f.object.UID {
 		return nil, nil
 	}
-	return &r, postgres.Failed("read the newest run", err)
+	return &r, err
 }
 
 // declared starts a run after a PUT, unless there was one of this generation.
@@ -88,7 +88,7 @@ func (f fleetWork) declared(ctx context.Context) (*postgres.Operation, error) {
 	}
 	p := db.FleetWasRunParams{Fleet: f.object.Name, Uid: f.object.UID, Generation: f.object.Generation}
 	if was, err := f.q.FleetWasRun(ctx, p); err != nil || was {
-		return nil, postgres.Failed("look for a run of this generation", err)
+		return nil, err
 	}
 	return f.start(ctx, run)
 }
@@ -105,10 +105,10 @@ func (f fleetWork) running(ctx context.Context, run *db.FleetRun) (*postgres.Ope
 		return nil, nil
 	}
 	o := postgres.OperationOf(row)
-	return &o, postgres.Failed("read the operation of a run", err)
+	return &o, err
 }
 
 func specOf(run *db.FleetRun) (fleet.FleetSpec, error) {
 	var spec fleet.FleetSpec
-	return spec, postgres.Failed("read the spec of a run", json.Unmarshal(run.Spec, &spec))
+	return spec, json.Unmarshal(run.Spec, &spec)
 }

@@ -19,13 +19,13 @@ func (s *Store) SeeFleet(ctx context.Context, v fleet.FleetVisit) (fleet.FleetSe
 	var seen fleet.FleetSeen
 	var windows []fleet.Window
 	subject := fleet.FleetSubject(v.Fleet)
-	err := s.Tx(ctx, "look at "+subject, func(q *db.Queries) error {
+	err := s.Tx(ctx, func(q *db.Queries) error {
 		seen, windows = fleet.FleetSeen{}, nil
 		if err := postgres.Lock(ctx, q, []fleet.ObjectKey{fleet.FleetKey(v.Fleet)}); err != nil {
 			return err
 		}
 		if err := q.AttachFleetRun(ctx, db.AttachFleetRunParams{Fleet: string(v.Fleet), EntityRun: v.Run}); err != nil {
-			return postgres.Failed("attach the run", err)
+			return err
 		}
 		if err := postgres.Serve(ctx, q, postgres.Server{Run: v.Run, Build: v.Build}, subject); err != nil {
 			return err
@@ -36,11 +36,11 @@ func (s *Store) SeeFleet(ctx context.Context, v fleet.FleetVisit) (fleet.FleetSe
 		}
 		row, err := q.SeeFleet(ctx, db.SeeFleetParams{Fleet: string(v.Fleet), Subject: subject, MaxSites: fleet.MaxFleetSitesSeen})
 		if err != nil {
-			return postgres.Failed("read the run", err)
+			return err
 		}
 		err = errors.Join(json.Unmarshal(row.Seen, &seen), json.Unmarshal(row.Windows, &windows))
 		seen.Proving, seen.ProvenAt = proving.count, proving.from
-		return postgres.Failed("read the run", err)
+		return postgres.Unreadable("the run", err)
 	})
 	for i, at := range seen.Sites {
 		if open, opens := decide.WindowAt(windows, at.Site, seen.At, time.LoadLocation); !open {
@@ -53,7 +53,7 @@ func (s *Store) SeeFleet(ctx context.Context, v fleet.FleetVisit) (fleet.FleetSe
 // Now is what the database's clock shows: windows open and close by it, whichever server asks.
 func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	now, err := s.Q.Now(ctx)
-	return now, postgres.Failed("read the clock", err)
+	return now, err
 }
 
 // StagedFleetSites gives the sites at which the wave of a run has fetched what it may not switch
@@ -64,7 +64,7 @@ func (s *Store) StagedFleetSites(ctx context.Context, r FleetRun) ([]fleet.SiteN
 	for i, name := range row.Sites {
 		sites[i] = fleet.SiteName(name)
 	}
-	return sites, row.Now, postgres.Failed("read the sites that wait", err)
+	return sites, row.Now, err
 }
 
 // FleetTargets gives the next targets of a site by name, with what their changes are made
@@ -74,12 +74,12 @@ func (s *Store) FleetTargets(ctx context.Context, p FleetPage) ([]FleetTarget, e
 		Fleet: string(p.Fleet), Run: p.Run, Wave: postgres.WaveNumber(p.Wave), Site: string(p.Site), State: string(p.State), MaxRows: postgres.WaveNumber(p.Limit),
 	})
 	if err != nil {
-		return nil, postgres.Failed("read targets", err)
+		return nil, err
 	}
 	out := make([]FleetTarget, len(rows))
 	for i, r := range rows {
 		if out[i], err = targetOf(r); err != nil {
-			return nil, postgres.Failed("read target "+r.Name, err)
+			return nil, err
 		}
 	}
 	return out, nil
@@ -139,7 +139,7 @@ func (s *Store) EndFleetTargets(ctx context.Context, name fleet.FleetName, run i
 	if len(ends) == 0 {
 		return nil
 	}
-	return s.Tx(ctx, "end targets", func(q *db.Queries) error {
-		return postgres.Failed("end targets", q.EndFleetTargets(ctx, p))
+	return s.Tx(ctx, func(q *db.Queries) error {
+		return q.EndFleetTargets(ctx, p)
 	})
 }

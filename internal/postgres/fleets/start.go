@@ -16,7 +16,7 @@ import (
 func (f fleetWork) start(ctx context.Context, live *db.FleetRun) (*postgres.Operation, error) {
 	var spec fleet.FleetSpec
 	if err := json.Unmarshal(f.object.Spec, &spec); err != nil {
-		return nil, postgres.Failed("read the spec", err)
+		return nil, postgres.Unreadable("the spec", err)
 	}
 	if live != nil && fleet.FleetState(live.State).Live() {
 		if err := f.supersede(ctx, live); err != nil {
@@ -38,7 +38,7 @@ func (f fleetWork) start(ctx context.Context, live *db.FleetRun) (*postgres.Oper
 		p.Waves = append(p.Waves, postgres.WaveNumber(waves[i]))
 	}
 	if err := f.q.InsertFleetTargets(ctx, p); err != nil {
-		return nil, postgres.Failed("write the targets", err)
+		return nil, err
 	}
 	was, err := f.status(ctx, live)
 	if err != nil {
@@ -63,7 +63,7 @@ func (f fleetWork) begin(ctx context.Context, was *fleetStatus, run *db.FleetRun
 func (f fleetWork) members(ctx context.Context, spec fleet.FleetSpec) ([]fleet.FleetMember, error) {
 	labels, err := json.Marshal(spec.Selector.Labels)
 	if err != nil {
-		return nil, postgres.Failed("write labels", err)
+		return nil, err
 	}
 	if spec.Selector.Labels == nil {
 		labels = json.RawMessage("{}")
@@ -72,7 +72,7 @@ func (f fleetWork) members(ctx context.Context, spec fleet.FleetSpec) ([]fleet.F
 		Project: string(f.object.Project), Labels: labels, Sites: postgres.TextOf(spec.Selector.Sites), Template: string(spec.Change.Template),
 	})
 	if err != nil {
-		return nil, postgres.Failed("select instances", err)
+		return nil, err
 	}
 	if len(rows) == 0 {
 		return nil, fleet.Errorf(fleet.Invalid, "the selector matches no instance of project %s", f.object.Project).At("/selector").
@@ -91,12 +91,12 @@ func (f fleetWork) insert(ctx context.Context, spec fleet.FleetSpec, waves int, 
 	}
 	raw, err := json.Marshal(spec)
 	if err != nil {
-		return nil, postgres.Failed("write the spec of a run", err)
+		return nil, err
 	}
 	p.Fleet, p.Uid, p.Project, p.RequestedBy = f.object.Name, f.object.UID, string(f.object.Project), f.in.Actor
 	p.Spec, p.Message, p.Waves, p.Seconds = raw, f.why, postgres.WaveNumber(waves), spec.Deadline().Seconds()
 	run, err := f.q.InsertFleetRun(ctx, p)
-	return &run, postgres.Failed("write the run", err)
+	return &run, err
 }
 
 // supersede ends a run in favour of the next; its targets stay as they are.

@@ -28,7 +28,7 @@ func judgeStarts(ctx context.Context, q *db.Queries, name fleet.FleetName) (prov
 		return proving{}, nil
 	}
 	if err != nil {
-		return proving{}, postgres.Failed("read the newest run", err)
+		return proving{}, err
 	}
 	spec, err := specOf(&run)
 	if err != nil || spec.MinRun() == 0 {
@@ -36,7 +36,7 @@ func judgeStarts(ctx context.Context, q *db.Queries, name fleet.FleetName) (prov
 	}
 	rows, err := q.FleetStarts(ctx, db.FleetStartsParams{Fleet: run.Fleet, Run: run.Run, Wave: run.Wave, MaxRows: judgedAtOnce})
 	if err != nil {
-		return proving{}, postgres.Failed("read what was started", err)
+		return proving{}, err
 	}
 	var left proving
 	p := db.JudgeFleetTargetsParams{Fleet: run.Fleet, Run: run.Run}
@@ -64,13 +64,13 @@ func judgeStarts(ctx context.Context, q *db.Queries, name fleet.FleetName) (prov
 		return left, nil
 	}
 	n, err := q.CountFleetStarts(ctx, db.CountFleetStartsParams{Fleet: run.Fleet, Run: run.Run, Wave: run.Wave})
-	return proving{count: int(n)}, postgres.Failed("count what was started", err)
+	return proving{count: int(n)}, err
 }
 
 // CountFleetStarts is how many instances of a run's wave nobody has judged yet.
 func (s *Store) CountFleetStarts(ctx context.Context, r FleetRun) (int, error) {
 	n, err := s.Q.CountFleetStarts(ctx, db.CountFleetStartsParams{Fleet: string(r.Fleet), Run: r.Run, Wave: postgres.WaveNumber(r.Wave)})
-	return int(n), postgres.Failed("count what was started", err)
+	return int(n), err
 }
 
 // writeVerdicts writes verdicts, and tells watchers of failures.
@@ -92,7 +92,7 @@ func writeVerdicts(ctx context.Context, q *db.Queries, run *db.FleetRun, p db.Ju
 		}
 	}
 	if _, err := q.JudgeFleetTargets(ctx, p); err != nil {
-		return postgres.Failed("judge what was started", err)
+		return err
 	}
 	if f.object == nil {
 		return nil

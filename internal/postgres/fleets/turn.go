@@ -85,7 +85,7 @@ func (f fleetWork) join(ctx context.Context, run *db.FleetRun) (*postgres.Operat
 	}
 	now, err := f.q.Now(ctx)
 	if err != nil {
-		return nil, postgres.Failed("read the clock", err)
+		return nil, err
 	}
 	return f.open(ctx, run, run.DeadlineAt.Sub(now))
 }
@@ -112,10 +112,10 @@ func (f fleetWork) resume(ctx context.Context, run *db.FleetRun, to fleet.FleetS
 	}
 	again := db.RetryFleetTargetsParams{Fleet: run.Fleet, Run: run.Run, FromWave: run.Wave, ToWave: run.Wave}
 	if _, err := f.q.RetryFleetTargets(ctx, again); err != nil {
-		return nil, postgres.Failed("put back what failed", err)
+		return nil, err
 	}
 	if err := f.q.ForgetFleetRetries(ctx, db.ForgetFleetRetriesParams{Fleet: run.Fleet, Run: run.Run}); err != nil {
-		return nil, postgres.Failed("resume all targets", err)
+		return nil, err
 	}
 	return f.reopen(ctx, was, run, db.ReopenFleetRunParams{Wave: run.Wave, UntilWave: run.Waves})
 }
@@ -133,7 +133,7 @@ func (f fleetWork) retry(ctx context.Context, run *db.FleetRun) (*postgres.Opera
 	again := db.RetryFleetTargetsParams{Fleet: run.Fleet, Run: run.Run, FromWave: 1, ToWave: until}
 	first, err := f.q.RetryFleetTargets(ctx, again)
 	if err != nil {
-		return nil, postgres.Failed("put back what failed", err)
+		return nil, err
 	}
 	if first == 0 {
 		e := fleet.Errorf(fleet.IllegalState, "no instance of run %d failed", run.Run)
@@ -153,7 +153,7 @@ func (f fleetWork) reopen(ctx context.Context, was *fleetStatus, run *db.FleetRu
 	p.Fleet, p.Run, p.FromState, p.Message, p.Seconds = run.Fleet, run.Run, run.State, f.why, spec.Deadline().Seconds()
 	again, err := f.q.ReopenFleetRun(ctx, p)
 	if err != nil {
-		return nil, postgres.Failed("resume the run", err)
+		return nil, err
 	}
 	return f.begin(ctx, was, &again)
 }
@@ -194,7 +194,7 @@ func (f fleetWork) rollback(ctx context.Context, run *db.FleetRun, to fleet.Flee
 	p := db.InsertRollbackTargetsParams{Fleet: run.Fleet, Run: back.Run, RollbackOf: run.Run}
 	n, err := f.q.InsertRollbackTargets(ctx, p)
 	if err != nil {
-		return nil, postgres.Failed("write the targets", err)
+		return nil, err
 	}
 	if n == 0 {
 		return nil, fleet.Errorf(fleet.IllegalState, "run %d changed no instance", run.Run).WithHint("there is nothing to roll back")
@@ -213,7 +213,7 @@ func (f fleetWork) set(ctx context.Context, run *db.FleetRun, to fleet.FleetStat
 		Cancel: run.CancelRequested,
 	})
 	if err != nil {
-		return postgres.Failed("turn the run", err)
+		return err
 	}
 	*run = after
 	if err := f.announce(ctx, was, run); err != nil {
@@ -245,7 +245,7 @@ func CancelFleet(ctx context.Context, q *db.Queries, op *postgres.Operation) err
 func NotUnderWay(ctx context.Context, q *db.Queries, k fleet.ObjectKey) error {
 	n, err := q.LiveFleetRuns(ctx, k.Name)
 	if err != nil || n == 0 {
-		return postgres.Failed("look for a run", err)
+		return err
 	}
 	return fleet.Errorf(fleet.IllegalState, "%s is under way", k).WithHint("cancel it first: holdfast fleet cancel " + k.Name)
 }

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"fmt"
 
-	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
 
@@ -16,8 +15,8 @@ func (s *Store) Secret(ctx context.Context, name string, bytes int) ([]byte, err
 		return nil, fmt.Errorf("read randomness: %w", err)
 	}
 	if err := s.Q.ProposeSecret(ctx, db.ProposeSecretParams{Name: name, Secret: fresh}); err != nil {
-		return nil, postgres.Failed("make a secret of the region", err)
+		return nil, err
 	}
 	secret, err := s.Q.GetSecret(ctx, name)
-	return secret, postgres.Failed("read a secret of the region", err)
+	return secret, err
 }

@@ -28,12 +28,12 @@ func (s *Store) SigningKey(ctx context.Context) (ed25519.PrivateKey, error) {
 			return nil, made
 		}
 		if err := s.Q.FirstSigningKey(ctx, db.FirstSigningKeyParams{Seed: fresh, Public: public}); err != nil {
-			return nil, postgres.Failed("make the signing key", err)
+			return nil, err
 		}
 		seed, err = s.Q.SigningKey(ctx)
 	}
 	if err != nil || len(seed) != ed25519.SeedSize {
-		return nil, postgres.Failed("read the signing key", err)
+		return nil, err
 	}
 	return ed25519.NewKeyFromSeed(seed), nil
 }
@@ -54,7 +54,7 @@ func (s *Store) RotateSigningKey(ctx context.Context, r Rotate) (time.Time, erro
 		return time.Time{}, err
 	}
 	var at time.Time
-	err = s.Tx(ctx, "rotate the signing key", func(q *db.Queries) error {
+	err = s.Tx(ctx, func(q *db.Queries) error {
 		if err := q.ForgetSigningKeys(ctx); err != nil {
 			return err
 		}

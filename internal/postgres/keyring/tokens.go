@@ -49,7 +49,7 @@ func (s *Store) AddAPIToken(ctx context.Context, t APIToken) (APIToken, error) {
 		p.ModuleNamespaces = append(p.ModuleNamespaces, string(n))
 	}
 	var row db.ApiToken
-	err = s.Tx(ctx, "store the token", func(q *db.Queries) error {
+	err = s.Tx(ctx, func(q *db.Queries) error {
 		if t.Project != "" {
 			if err := postgres.KeepProject(ctx, q, t.Project); err != nil {
 				return err
@@ -83,7 +83,7 @@ func (s *Store) APITokensByHash(ctx context.Context, hashes [][]byte) (map[strin
 	for _, row := range rows {
 		out[string(row.Hash)] = apiTokenOf(row)
 	}
-	return out, postgres.Failed("read the tokens", err)
+	return out, err
 }
 
 // ListAPITokens lists newest first, of one project or of all, after a place ("" is the start).
@@ -96,7 +96,7 @@ func (s *Store) ListAPITokens(ctx context.Context, project fleet.ProjectName, af
 	for i, r := range rows {
 		out[i] = apiTokenOf(r)
 	}
-	return out, postgres.Failed("list tokens", err)
+	return out, err
 }
 
 // RevokeAPIToken ends a token now.
@@ -105,7 +105,7 @@ func (s *Store) RevokeAPIToken(ctx context.Context, id string) error {
 	if err == nil && n == 0 {
 		return postgres.OrNotFound(nil, "token", id, "holdfast token list")
 	}
-	return postgres.Failed("revoke the token", err)
+	return err
 }
 
 // JoinToken lets one node enrol once.
@@ -131,7 +131,7 @@ func (s *Store) AddJoinToken(ctx context.Context, t JoinToken, life time.Duratio
 		return t, postgres.OrNotFound(nil, "node", string(t.Site)+"/"+string(t.Node), "declare it in its site first")
 	}
 	if err != nil {
-		return t, postgres.Failed("read the node", err)
+		return t, err
 	}
 	id, err := postgres.NewID()
 	if err != nil {
@@ -140,7 +140,7 @@ func (s *Store) AddJoinToken(ctx context.Context, t JoinToken, life time.Duratio
 	row, err := s.Q.InsertJoinToken(ctx, db.InsertJoinTokenParams{
 		ID: id, Hash: t.Hash, Site: string(t.Site), Node: string(t.Node), CreatedBy: t.CreatedBy, Seconds: life.Seconds(),
 	})
-	return joinTokenOf(row), postgres.Failed("store the join token", err)
+	return joinTokenOf(row), err
 }
 
 // ListJoinTokens lists newest first, after a place ("" is the start).
@@ -151,7 +151,7 @@ func (s *Store) ListJoinTokens(ctx context.Context, after postgres.Place, limit 
 	for i, r := range rows {
 		out[i] = joinTokenOf(r)
 	}
-	return out, postgres.Failed("list join tokens", err)
+	return out, err
 }
 
 // DeleteJoinToken takes a join token back.
@@ -160,5 +160,5 @@ func (s *Store) DeleteJoinToken(ctx context.Context, id string) error {
 	if err == nil && n == 0 {
 		return postgres.OrNotFound(nil, "join token", id, "holdfast join-token list")
 	}
-	return postgres.Failed("delete the join token", err)
+	return err
 }

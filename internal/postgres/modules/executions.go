@@ -25,7 +25,7 @@ type ExecutionRequest struct {
 
 // AskExecution opens the operation of an execution, with its input.
 func (s *Store) AskExecution(ctx context.Context, in ExecutionRequest) (postgres.Operation, error) {
-	return postgres.Only(s.Request(ctx, "ask for an execution", in.Request, func(*db.Queries) error { return nil }, func(q *db.Queries) ([]postgres.Operation, error) {
+	return postgres.Only(s.Request(ctx, in.Request, func(*db.Queries) error { return nil }, func(q *db.Queries) ([]postgres.Operation, error) {
 		op, err := openExecution(ctx, q, in)
 		return []postgres.Operation{op}, err
 	}))
@@ -41,7 +41,7 @@ func openExecution(ctx context.Context, q *db.Queries, in ExecutionRequest) (pos
 		InputHash: hashOf(in.Input), Seconds: (in.Limit + executionKept).Seconds(),
 	})
 	if err != nil {
-		return postgres.Operation{}, postgres.Failed("store the input", err)
+		return postgres.Operation{}, err
 	}
 	return postgres.OpenOperation(ctx, q, in.Request, postgres.NewOperation{
 		ID: id, Kind: fleet.OperationExecute, Name: in.Module.String(), Subject: fleet.ExecutionSubject(fleet.OperationID(id)), Project: in.Project,
@@ -58,16 +58,16 @@ func hashOf(body []byte) string {
 func (s *Store) ServeExecution(ctx context.Context, id fleet.OperationID, run, build string) (postgres.Operation, error) {
 	var out postgres.Operation
 	ended := false
-	err := s.Tx(ctx, "take the execution over", func(q *db.Queries) error {
+	err := s.Tx(ctx, func(q *db.Queries) error {
 		if err := q.TakeOutbox(ctx, []string{fleet.ExecutionSubject(id)}); err != nil {
-			return postgres.Failed("take the outbox", err)
+			return err
 		}
 		row, err := q.ServeExecution(ctx, db.ServeExecutionParams{ID: string(id), Run: run, Build: build})
 		if ended = postgres.NoRows(err); ended {
 			return nil // its outbox row goes all the same: else it is repeated for ever
 		}
 		out = postgres.OperationOf(row)
-		return postgres.Failed("take the execution over", err)
+		return err
 	})
 	if err == nil && ended {
 		err = fleet.Errorf(fleet.IllegalState, "execution %s has ended or does not exist", id)
@@ -83,7 +83,7 @@ func (s *Store) ExecutionInput(ctx context.Context, id fleet.OperationID) (fleet
 	}
 	return fleet.Execution{
 		ID: row.ID, Module: fleet.ModuleRef{Namespace: fleet.ModuleNamespace(row.ModuleNamespace), Name: fleet.ModuleName(row.Module)}, Input: row.Input,
-	}, postgres.Failed("read the execution", err)
+	}, err
 }
 
 // ExecutionOutput is what became of an execution, as far as it is kept.
@@ -104,23 +104,23 @@ func (s *Store) ExecutionOutput(ctx context.Context, id string) (ExecutionOutput
 	if row.OutputHash != nil {
 		out.Hash = fleet.Hash(*row.OutputHash)
 	}
-	return out, postgres.Failed("read the output", err)
+	return out, err
 }
 
 // NoteExecution says why a durable execution waits (X8).
 func (s *Store) NoteExecution(ctx context.Context, id fleet.OperationID, reason, message string) error {
 	_, err := s.Q.NoteExecution(ctx, db.NoteExecutionParams{ID: string(id), Reason: reason, Message: message})
-	return postgres.Failed("say why it waits", err)
+	return err
 }
 
 // EndExecution ends a durable execution, once: what ended it first stays.
 func (s *Store) EndExecution(ctx context.Context, e fleet.ExecutionEnd) error {
-	return s.Tx(ctx, "end the execution", func(q *db.Queries) error {
+	return s.Tx(ctx, func(q *db.Queries) error {
 		n, err := q.EndOperation(ctx, db.EndOperationParams{
 			ID: string(e.Operation), State: string(e.State), Reason: e.Reason, Message: e.Message,
 		})
 		if err != nil || n == 0 {
-			return postgres.Failed("end the operation", err)
+			return err
 		}
 		p := db.EndExecutionParams{
 			ID: string(e.Operation), Output: e.Output, Failure: e.Failure, Connection: string(e.Connection), Seconds: executionKept.Seconds(),
@@ -130,9 +130,9 @@ func (s *Store) EndExecution(ctx context.Context, e fleet.ExecutionEnd) error {
 			p.OutputHash = &hash
 		}
 		if err := q.EndExecution(ctx, p); err != nil {
-			return postgres.Failed("store the output", err)
+			return err
 		}
-		return postgres.Failed("announce the end", q.NotifyOperation(ctx, string(e.Operation)))
+		return q.NotifyOperation(ctx, string(e.Operation))
 	})
 }
 
@@ -151,7 +151,7 @@ func (s *Store) ClaimExecution(ctx context.Context, in DirectExecution) (id stri
 	if id, err = postgres.NewID(); err != nil {
 		return "", nil, err
 	}
-	err = s.Tx(ctx, "claim the key", func(q *db.Queries) error {
+	err = s.Tx(ctx, func(q *db.Queries) error {
 		if err := q.CommitLater(ctx); err != nil {
 			return err
 		}
@@ -159,7 +159,7 @@ func (s *Store) ClaimExecution(ctx context.Context, in DirectExecution) (id stri
 			Actor: in.Actor, Key: in.Idempotency.Key, RequestHash: in.Idempotency.Hash, ID: id,
 		})
 		if err != nil {
-			return postgres.Failed("claim the key", err)
+			return err
 		}
 		if !bytes.Equal(row.RequestHash, in.Idempotency.Hash) {
 			return postgres.OtherRequest()
@@ -173,7 +173,7 @@ func (s *Store) ClaimExecution(ctx context.Context, in DirectExecution) (id stri
 			return nil
 		}
 		output = kept.Output
-		return postgres.Failed("read the answer of this key", err)
+		return err
 	})
 	return id, output, err
 }
@@ -181,13 +181,13 @@ func (s *Store) ClaimExecution(ctx context.Context, in DirectExecution) (id stri
 // KeepExecution keeps the answer of a direct execution for its key.
 func (s *Store) KeepExecution(ctx context.Context, in DirectExecution, id string, output []byte) error {
 	hash := hashOf(output)
-	return s.Tx(ctx, "keep the answer", func(q *db.Queries) error {
+	return s.Tx(ctx, func(q *db.Queries) error {
 		if err := q.CommitLater(ctx); err != nil {
 			return err
 		}
-		return postgres.Failed("keep the answer", q.KeepExecution(ctx, db.KeepExecutionParams{
+		return q.KeepExecution(ctx, db.KeepExecutionParams{
 			ID: id, Namespace: string(in.Module.Namespace), Module: string(in.Module.Name), InputHash: hashOf(in.Input),
 			Output: output, OutputHash: &hash, Seconds: executionKept.Seconds(),
-		}))
+		})
 	})
 }

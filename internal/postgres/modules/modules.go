@@ -17,7 +17,7 @@ func (s *Store) ListModules(ctx context.Context, namespace fleet.ModuleNamespace
 		Namespace: string(namespace), AfterNamespace: string(after.Namespace), AfterName: string(after.Name), MaxRows: limit,
 	})
 	if err != nil || len(page) == 0 {
-		return nil, postgres.Failed("list modules", err)
+		return nil, err
 	}
 	first, last := page[0], page[len(page)-1]
 	all, err := s.modulesBetween(ctx, db.MembersOfModulesParams{
@@ -42,7 +42,7 @@ func (s *Store) ModuleMembers(ctx context.Context, of fleet.ModuleRef) ([]fleet.
 func (s *Store) modulesBetween(ctx context.Context, p db.MembersOfModulesParams) ([]fleet.Module, error) {
 	rows, err := s.Q.MembersOfModules(ctx, p)
 	if err != nil {
-		return nil, postgres.Failed("read the modules", err)
+		return nil, err
 	}
 	var out []fleet.Module
 	for _, r := range rows {
@@ -84,7 +84,7 @@ func (s *Store) LastOffer(ctx context.Context, of fleet.ModuleRef) (*fleet.LastO
 	return &fleet.LastOffer{
 		Provider: fleet.ProviderName(r.Provider), State: fleet.ConnectionState(r.State), Reason: r.Reason, Ended: r.EndedAt,
 		Drains: r.DrainAskedAt != nil, Cordoned: r.Cordoned,
-	}, postgres.Failed("read who offered the module", err)
+	}, err
 }
 
 // ListenConnections calls heard with the id of each connection that changed, until ctx ends

@@ -17,17 +17,17 @@ type CordonRequest struct {
 
 // Cordon keeps a node out of new work; one that is cordoned keeps its first reason.
 func (s *Store) Cordon(ctx context.Context, in CordonRequest) error {
-	return s.turnCordon(ctx, "cordon node "+string(in.Node), in, func(q *db.Queries, site *fleet.Object) error {
+	return s.turnCordon(ctx, in, func(q *db.Queries, site *fleet.Object) error {
 		return cordon(ctx, q, in, site)
 	})
 }
 
 // Uncordon lets a node in again. While it drains that is illegal_state.
 func (s *Store) Uncordon(ctx context.Context, in CordonRequest) error {
-	return s.turnCordon(ctx, "uncordon node "+string(in.Node), in, func(q *db.Queries, site *fleet.Object) error {
+	return s.turnCordon(ctx, in, func(q *db.Queries, site *fleet.Object) error {
 		d, err := q.GetNodeDrain(ctx, string(in.Node))
 		if err != nil && !postgres.NoRows(err) {
-			return postgres.Failed("read the drain", err)
+			return err
 		}
 		if err == nil && d.EndedAt == nil {
 			return fleet.Errorf(fleet.IllegalState, "node %s is being drained", in.Node).At("name").
@@ -38,7 +38,7 @@ func (s *Store) Uncordon(ctx context.Context, in CordonRequest) error {
 			return nil
 		}
 		if err != nil {
-			return postgres.Failed("uncordon the node", err)
+			return err
 		}
 		if err := tellCordon(ctx, q, in.Node, site); err != nil {
 			return err
@@ -47,8 +47,8 @@ func (s *Store) Uncordon(ctx context.Context, in CordonRequest) error {
 	})
 }
 
-func (s *Store) turnCordon(ctx context.Context, doing string, in CordonRequest, turn func(*db.Queries, *fleet.Object) error) error {
-	return s.Tx(ctx, doing, func(q *db.Queries) error {
+func (s *Store) turnCordon(ctx context.Context, in CordonRequest, turn func(*db.Queries, *fleet.Object) error) error {
+	return s.Tx(ctx, func(q *db.Queries) error {
 		of := ReconcileRequest{Node: in.Node}
 		_, site, err := LockNodes(ctx, q, of)
 		if err != nil {
@@ -70,7 +70,7 @@ func (s *Store) turnCordon(ctx context.Context, doing string, in CordonRequest, 
 func cordon(ctx context.Context, q *db.Queries, in CordonRequest, site *fleet.Object) error {
 	n, err := q.CordonNode(ctx, db.CordonNodeParams{Reason: in.Reason, Name: string(in.Node)})
 	if err != nil || n == 0 {
-		return postgres.Failed("cordon the node", err)
+		return err
 	}
 	if err := tellCordon(ctx, q, in.Node, site); err != nil {
 		return err
@@ -87,7 +87,7 @@ func tellCordon(ctx context.Context, q *db.Queries, node fleet.NodeName, site *f
 	name := string(node)
 	ids, err := q.LiveOfNode(ctx, &name)
 	if err != nil {
-		return postgres.Failed("read the node's connections", err)
+		return err
 	}
 	if err := tellLinkAll(ctx, q, ids, CordonTurned); err != nil {
 		return err

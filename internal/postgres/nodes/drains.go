@@ -29,7 +29,7 @@ func (s *Store) AskNodeDrain(ctx context.Context, in DrainRequest) (postgres.Ope
 	of := ReconcileRequest{Node: in.Node}
 	var nodes []db.Node
 	var site *fleet.Object
-	return postgres.Only(s.Request(ctx, "ask for the drain of node "+string(in.Node), in.Request, func(q *db.Queries) (err error) {
+	return postgres.Only(s.Request(ctx, in.Request, func(q *db.Queries) (err error) {
 		nodes, site, err = LockNodes(ctx, q, of)
 		return err
 	}, func(q *db.Queries) ([]postgres.Operation, error) {
@@ -54,11 +54,11 @@ func openDrain(ctx context.Context, q *db.Queries, in DrainRequest, n db.Node, s
 		Node: n.Name, Operation: id, Reason: in.Order.Reason, Forced: in.Order.Force, Seconds: float64(in.Order.DeadlineSeconds),
 	})
 	if err != nil {
-		return postgres.Operation{}, postgres.Failed("write the drain", err)
+		return postgres.Operation{}, err
 	}
 	deployments, err := q.DeploymentsOnNodes(ctx, []string{n.Name})
 	if err != nil {
-		return postgres.Operation{}, postgres.Failed("read whose replicas are there", err)
+		return postgres.Operation{}, err
 	}
 	if err := postgres.PutOutbox(ctx, q, postgres.DeploymentSubjects(deployments)...); err != nil {
 		return postgres.Operation{}, err
@@ -72,7 +72,7 @@ func openDrain(ctx context.Context, q *db.Queries, in DrainRequest, n db.Node, s
 // the node is. Without a drain nothing is wanted.
 func (s *Store) SeeDrain(ctx context.Context, in fleet.DrainLook) (fleet.DrainSeen, error) {
 	var out fleet.DrainSeen
-	err := s.Tx(ctx, "look at the drain of "+string(in.Node), func(q *db.Queries) error {
+	err := s.Tx(ctx, func(q *db.Queries) error {
 		out = fleet.DrainSeen{Node: in.Node}
 		subject := fleet.DrainSubject(in.Node)
 		if err := postgres.Serve(ctx, q, postgres.Server{Run: in.Run, Build: in.Build}, subject); err != nil {
@@ -81,7 +81,7 @@ func (s *Store) SeeDrain(ctx context.Context, in fleet.DrainLook) (fleet.DrainSe
 		if in.Phase != "" {
 			p := db.NoteNodeDrainParams{Phase: string(in.Phase), Rule: in.Rule, Message: in.Message, Node: string(in.Node)}
 			if err := q.NoteNodeDrain(ctx, p); err != nil {
-				return postgres.Failed("say why it waits", err)
+				return err
 			}
 		}
 		return seeDrain(ctx, q, &out)
@@ -92,23 +92,23 @@ func (s *Store) SeeDrain(ctx context.Context, in fleet.DrainLook) (fleet.DrainSe
 func seeDrain(ctx context.Context, q *db.Queries, out *fleet.DrainSeen) error {
 	more := db.GiveDrainTimeParams{Node: string(out.Node), Seconds: drainLeast.Seconds(), Room: drainRoom.Seconds()}
 	if err := q.GiveDrainTime(ctx, more); err != nil {
-		return postgres.Failed("give the drain time", err)
+		return err
 	}
 	d, err := q.GetNodeDrain(ctx, string(out.Node))
 	if postgres.NoRows(err) || err == nil && d.EndedAt != nil {
 		return nil
 	}
 	if err != nil {
-		return postgres.Failed("read the drain", err)
+		return err
 	}
 	running, err := q.CountRunning(ctx, db.CountRunningParams{Subject: fleet.DrainSubject(out.Node), Kind: string(fleet.OperationDrain)})
 	if err != nil {
-		return postgres.Failed("count operations", err)
+		return err
 	}
 	out.Operation, out.Wanted, out.Reason = fleet.OperationID(d.Newest), running > 0, d.Reason
 	out.Force, out.Began, out.Deadline = d.Forced, d.AskedAt, d.Deadline
 	if out.At, err = q.Now(ctx); err != nil {
-		return postgres.Failed("read the clock", err)
+		return err
 	}
 	if err := seePlace(ctx, q, out); err != nil {
 		return err
@@ -126,13 +126,13 @@ func seeDrain(ctx context.Context, q *db.Queries, out *fleet.DrainSeen) error {
 			Reason: fleet.ConnectionEvent(c.Reason), InFlight: int(c.InFlight), Asked: c.Asked, Acked: c.Acked,
 		})
 	}
-	return postgres.Failed("read the node's connections", err)
+	return err
 }
 
 // seeBefore reads how the node was connected before, and whether it could be again.
 func seeBefore(ctx context.Context, q *db.Queries, out *fleet.DrainSeen) (err error) {
 	if out.There, err = q.LinkThere(ctx); err != nil {
-		return postgres.Failed("read since when the link is there", err)
+		return err
 	}
 	rows, err := q.ConnectionsBeforeDrain(ctx, new(string(out.Node)))
 	for _, c := range rows {
@@ -141,24 +141,24 @@ func seeBefore(ctx context.Context, q *db.Queries, out *fleet.DrainSeen) (err er
 			Reason: fleet.ConnectionEvent(c.Reason), EndedAt: c.EndedAt,
 		})
 	}
-	return postgres.Failed("read the node's connections of before", err)
+	return err
 }
 
 // seePlace reads what the node runs, and where else that could run.
 func seePlace(ctx context.Context, q *db.Queries, out *fleet.DrainSeen) error {
 	n, err := q.GetNode(ctx, string(out.Node))
 	if err != nil {
-		return postgres.Failed("read the node", err)
+		return err
 	}
 	out.Site, out.Removed = fleet.SiteName(n.Site), n.RemovedAt != nil
 	running, err := q.CountRunningOn(ctx, n.Name)
 	if err != nil {
-		return postgres.Failed("count what runs", err)
+		return err
 	}
 	out.Running = int(running)
 	there, err := q.CountReplicasOn(ctx, n.Name)
 	if err != nil {
-		return postgres.Failed("count replicas", err)
+		return err
 	}
 	out.Replicas, out.Live = int(there.Replicas), int(there.Live)
 	if err := seeGivenUp(ctx, q, out); err != nil {
@@ -166,7 +166,7 @@ func seePlace(ctx context.Context, q *db.Queries, out *fleet.DrainSeen) error {
 	}
 	orphans, err := q.CountOrphanReplicasOn(ctx, n.Name)
 	if err != nil {
-		return postgres.Failed("count orphans", err)
+		return err
 	}
 	out.Orphans = int(orphans)
 	peers, err := q.PeersForDrain(ctx, db.PeersForDrainParams{Site: n.Site, Node: n.Name})
@@ -175,7 +175,7 @@ func seePlace(ctx context.Context, q *db.Queries, out *fleet.DrainSeen) error {
 			out.Peer = &fleet.DrainPeer{Node: fleet.NodeName(p.Name), Ready: p.Ready}
 		}
 	}
-	return postgres.Failed("read the node's peers", err)
+	return err
 }
 
 // seeGivenUp reads what of the node's replicas will not move by itself.
@@ -185,7 +185,7 @@ func seeGivenUp(ctx context.Context, q *db.Queries, out *fleet.DrainSeen) error 
 	}
 	stay, err := q.GivenUpOn(ctx, db.GivenUpOnParams{Site: string(out.Site), Node: string(out.Node)})
 	if err != nil {
-		return postgres.Failed("count replicas of what is given up", err)
+		return err
 	}
 	out.GivenUp = int(stay.Replicas)
 	for _, name := range stay.Deployments {
@@ -201,11 +201,11 @@ func seeMove(ctx context.Context, q *db.Queries, out *fleet.DrainSeen) error {
 		return nil
 	}
 	if err != nil {
-		return postgres.Failed("read the lease", err)
+		return err
 	}
 	moves, err := q.FailoversOfDrain(ctx, db.FailoversOfDrainParams{Node: string(out.Node), Since: out.Began})
 	if err != nil {
-		return postgres.Failed("read what was asked of the lease", err)
+		return err
 	}
 	last := lease.Holder == string(out.Node)
 	out.Holds, out.Vacant = last && !lease.Released, last && lease.Released && moves.Asked > 0
@@ -216,7 +216,7 @@ func seeMove(ctx context.Context, q *db.Queries, out *fleet.DrainSeen) error {
 // AskConnections asks those of a node's connections to drain that still live, by the deadline
 // of its drain; from then on nothing is sent to them (C68).
 func (s *Store) AskConnections(ctx context.Context, node fleet.NodeName, ids []fleet.ConnectionID) error {
-	return s.Tx(ctx, "drain the connections of "+string(node), func(q *db.Queries) error {
+	return s.Tx(ctx, func(q *db.Queries) error {
 		asked, err := q.AskConnectionsOfDrain(ctx, db.AskConnectionsOfDrainParams{Node: string(node), Ids: postgres.TextOf(ids)})
 		if err != nil {
 			return err
@@ -228,7 +228,7 @@ func (s *Store) AskConnections(ctx context.Context, node fleet.NodeName, ids []f
 // CutConnections ends those of a node's connections whose deadline passed (C66). Their server
 // does so by itself, and sooner, while it lives.
 func (s *Store) CutConnections(ctx context.Context, node fleet.NodeName, ids []fleet.ConnectionID) error {
-	return s.Tx(ctx, "cut the connections of "+string(node), func(q *db.Queries) error {
+	return s.Tx(ctx, func(q *db.Queries) error {
 		cut, err := q.CutConnectionsOfDrain(ctx, db.CutConnectionsOfDrainParams{
 			Reason: string(fleet.DrainDeadline), Node: string(node), Ids: postgres.TextOf(ids), States: statesLeft(fleet.DrainDeadline),
 		})
@@ -252,7 +252,7 @@ func tellLinkAll(ctx context.Context, q *db.Queries, ids []string, event fleet.C
 // read; a cancelled one only if no operation waits. One that did not succeed cancels what it asked of
 // its site's lease. The same end again changes nothing.
 func (s *Store) EndDrain(ctx context.Context, e fleet.DrainEnd) error {
-	return s.Tx(ctx, "end the drain of "+string(e.Node), func(q *db.Queries) error {
+	return s.Tx(ctx, func(q *db.Queries) error {
 		if _, _, err := LockNodes(ctx, q, ReconcileRequest{Node: e.Node}); err != nil && fleet.KindOf(err) != fleet.NotFound {
 			return err
 		}
@@ -261,12 +261,12 @@ func (s *Store) EndDrain(ctx context.Context, e fleet.DrainEnd) error {
 			OnlyUnwanted: e.State == fleet.OperationCancelled,
 		})
 		if err != nil || ended == 0 {
-			return postgres.Failed("end the drain", err)
+			return err
 		}
 		if e.State != fleet.OperationSucceeded {
 			moves, err := q.CancelFailoversOfDrain(ctx, string(e.Node))
 			if err != nil {
-				return postgres.Failed("cancel its failover", err)
+				return err
 			}
 			if err := postgres.PutOutbox(ctx, q, moves...); err != nil {
 				return err
@@ -309,7 +309,7 @@ func (s *Store) NodeDrains(ctx context.Context, nodes ...fleet.NodeName) (map[fl
 			Rule: d.Rule, Message: d.Message, InFlight: r.InFlight, AskedAt: d.AskedAt, Deadline: d.Deadline, EndedAt: d.EndedAt,
 		}
 	}
-	return out, postgres.Failed("read drains", err)
+	return out, err
 }
 
 // hurryDrains wakes the drains that wait for connections which have ended.
@@ -319,7 +319,7 @@ func (s *Store) hurryDrains(ctx context.Context, connections []string) error {
 	}
 	nodes, err := s.Q.DrainsOfConnections(ctx, connections)
 	if err != nil || len(nodes) == 0 {
-		return postgres.Failed("look for drains", err)
+		return err
 	}
 	subjects := make([]string, len(nodes))
 	for i, n := range nodes {

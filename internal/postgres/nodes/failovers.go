@@ -23,7 +23,7 @@ type FailoverRequest struct {
 func (s *Store) AskFailover(ctx context.Context, in FailoverRequest) (postgres.Operation, error) {
 	var site *fleet.Object
 	var lease *db.SiteLease
-	return postgres.Only(s.Request(ctx, "ask for a failover of "+string(in.Site), in.Request, func(q *db.Queries) (err error) {
+	return postgres.Only(s.Request(ctx, in.Request, func(q *db.Queries) (err error) {
 		site, lease, err = lockSiteLease(ctx, q, in.Site)
 		return err
 	}, func(q *db.Queries) (_ []postgres.Operation, err error) {
@@ -42,7 +42,7 @@ func (s *Store) AskFailover(ctx context.Context, in FailoverRequest) (postgres.O
 func failoverTarget(ctx context.Context, q *db.Queries, in FailoverRequest, lease *db.SiteLease) (fleet.NodeName, error) {
 	pair, err := q.PairNodes(ctx, string(in.Site))
 	if err != nil {
-		return "", postgres.Failed("read the nodes", err)
+		return "", err
 	}
 	if len(pair) < 2 || lease == nil {
 		return "", fleet.Errorf(fleet.IllegalState, "site %s has no second node to take over", in.Site).At("site").
@@ -73,7 +73,7 @@ func openFailover(ctx context.Context, q *db.Queries, in FailoverRequest, projec
 	subject := fleet.SiteSubject(in.Site)
 	p := db.SupersedeFailoversParams{Subject: subject, Name: string(in.To), Message: "by operation " + id + ", towards node " + string(in.To)}
 	if err := q.SupersedeFailovers(ctx, p); err != nil {
-		return postgres.Operation{}, postgres.Failed("end what was asked before", err)
+		return postgres.Operation{}, err
 	}
 	return postgres.OpenOperation(ctx, q, in.Request, postgres.NewOperation{
 		ID: id, Kind: fleet.OperationFailover, Site: string(in.Site), Name: string(in.To), Subject: subject, Project: project,
@@ -86,7 +86,7 @@ func openFailover(ctx context.Context, q *db.Queries, in FailoverRequest, projec
 func (s *Store) SeeFailover(ctx context.Context, in fleet.FailoverLook) (fleet.FailoverSeen, error) {
 	var out fleet.FailoverSeen
 	subject := fleet.SiteSubject(in.Site)
-	err := s.Tx(ctx, "look at the lease of "+string(in.Site), func(q *db.Queries) error {
+	err := s.Tx(ctx, func(q *db.Queries) error {
 		out = fleet.FailoverSeen{}
 		if err := postgres.Serve(ctx, q, postgres.Server{Run: in.Run, Build: in.Build}, subject); err != nil {
 			return err
@@ -94,7 +94,7 @@ func (s *Store) SeeFailover(ctx context.Context, in fleet.FailoverLook) (fleet.F
 		if in.Reason != "" {
 			p := db.NoteFailoverParams{Subject: subject, Name: string(in.To), Reason: in.Reason, Message: in.Message}
 			if err := q.NoteFailover(ctx, p); err != nil {
-				return postgres.Failed("say why it waits", err)
+				return err
 			}
 		}
 		op, err := q.NewestFailover(ctx, subject)
@@ -102,14 +102,14 @@ func (s *Store) SeeFailover(ctx context.Context, in fleet.FailoverLook) (fleet.F
 			return nil
 		}
 		if err != nil {
-			return postgres.Failed("read the operation", err)
+			return err
 		}
 		out = fleet.FailoverSeen{
 			Operation: fleet.OperationID(op.ID), To: fleet.NodeName(op.Name), Force: op.Forced, Cancelled: op.CancelRequested,
 			Asked: op.CreatedAt, Deadline: op.DeadlineAt,
 		}
 		if out.At, err = q.Now(ctx); err != nil {
-			return postgres.Failed("read the clock", err)
+			return err
 		}
 		return seeLease(ctx, q, in.Site, &out)
 	})
@@ -122,7 +122,7 @@ func seeLease(ctx context.Context, q *db.Queries, site fleet.SiteName, out *flee
 		return nil // it has no nodes any more
 	}
 	if err != nil {
-		return postgres.Failed("read the vote", err)
+		return err
 	}
 	v := voteOf(db.VotesRow(row))
 	out.Holder, out.Epoch, out.Released = fleet.NodeName(row.Holder), row.Epoch, row.Released
@@ -130,7 +130,7 @@ func seeLease(ctx context.Context, q *db.Queries, site fleet.SiteName, out *flee
 	out.Counter, out.TTL = v.Vote.Counter, v.Vote.TTL
 	there, err := q.NodeOnLink(ctx, new(string(out.To)))
 	if err != nil {
-		return postgres.Failed("look for the target's connection", err)
+		return err
 	}
 	out.Away = !there
 	return seeHolder(ctx, q, out)
@@ -140,26 +140,26 @@ func seeLease(ctx context.Context, q *db.Queries, site fleet.SiteName, out *flee
 func seeHolder(ctx context.Context, q *db.Queries, out *fleet.FailoverSeen) error {
 	there, err := q.NodeHasStream(ctx, new(string(out.Holder)))
 	if err != nil {
-		return postgres.Failed("look for the holder's connection", err)
+		return err
 	}
 	out.HolderAway = !there
 	out.There, err = q.LinkThere(ctx)
-	return postgres.Failed("read since when the link is there", err)
+	return err
 }
 
 // EndFailover ends what was asked towards one node; the same end again changes nothing.
 func (s *Store) EndFailover(ctx context.Context, e fleet.FailoverEnd) error {
-	return postgres.Failed("end the failover of "+string(e.Site), s.Q.EndFailovers(ctx, db.EndFailoversParams{
+	return s.Q.EndFailovers(ctx, db.EndFailoversParams{
 		Subject: fleet.SiteSubject(e.Site), Name: string(e.To), State: string(e.State), Reason: e.Reason, Message: e.Message,
 		OnlyCancelled: e.OnlyCancelled,
-	}))
+	})
 }
 
 // Failbacks gives one page of the sites of a shard whose lease may be due to go back, by name.
 func (s *Store) Failbacks(ctx context.Context, shard, shards int, after string, limit int32) ([]fleet.Failback, error) {
 	rows, err := s.Q.Failbacks(ctx, db.FailbacksParams{After: after, Shards: int64(shards), Shard: int64(shard), MaxRows: limit})
 	if err != nil {
-		return nil, postgres.Failed("look for leases to hand back", err)
+		return nil, err
 	}
 	out := make([]fleet.Failback, len(rows))
 	for i, r := range rows {
@@ -171,7 +171,7 @@ func (s *Store) Failbacks(ctx context.Context, shard, shards int, after string, 
 		if out[i].Level {
 			drifted, err := s.Q.DriftOfNode(ctx, db.DriftOfNodeParams{Node: r.Node, Site: r.Site, MaxRows: 1})
 			if err != nil {
-				return nil, postgres.Failed("compare the node with what is deployed", err)
+				return nil, err
 			}
 			out[i].Level = len(drifted) == 0
 		}

@@ -28,5 +28,5 @@ func ExitsOf(h fleet.Held) int32 { return int32(min(max(h.Exits, 0), math.MaxInt
 
 // Write writes it where nothing newer is known.
 func (r HeldRows) Write(ctx context.Context, q *db.Queries) error {
-	return postgres.Failed("record what the node holds", q.UpsertHeld(ctx, db.UpsertHeldParams(r)))
+	return q.UpsertHeld(ctx, db.UpsertHeldParams(r))
 }

@@ -61,7 +61,7 @@ func TestOperationsOfAnotherKind(t *testing.T) {
 			b := setup(t)
 			b.MoveLease(nodeA)
 			var other postgres.Operation
-			require.NoError(t, b.Tx(t.Context(), "ask for something else", func(q *db.Queries) (err error) {
+			require.NoError(t, b.Tx(t.Context(), func(q *db.Queries) (err error) {
 				other, err = postgres.OpenOperation(t.Context(), q, postgres.Request{Actor: "ann", Limit: minute}, postgres.NewOperation{
 					Kind: "inspect", Site: string(plant), Name: string(nodeB), Subject: row.subject, Project: fleet.DefaultProject,
 				})

@@ -45,7 +45,7 @@ func (s *Store) Votes(ctx context.Context) ([]SiteVote, error) {
 	for i, r := range rows {
 		out[i] = voteOf(r)
 	}
-	return out, postgres.Failed("read votes", err)
+	return out, err
 }
 
 // VoteOf reads the vote of one site.
@@ -54,7 +54,7 @@ func (s *Store) VoteOf(ctx context.Context, site fleet.SiteName) (SiteVote, erro
 	if postgres.NoRows(err) {
 		return SiteVote{}, postgres.OrNotFound(nil, "site", string(site), "holdfast get sites")
 	}
-	return voteOf(db.VotesRow(row)), postgres.Failed("read the vote", err)
+	return voteOf(db.VotesRow(row)), err
 }
 
 func voteOf(r db.VotesRow) SiteVote {
@@ -111,7 +111,7 @@ func (s *Store) RenewVotes(ctx context.Context, all []VoteChange) ([]fleet.SiteN
 	for i, r := range rows {
 		out[i] = fleet.SiteName(r)
 	}
-	return out, postgres.Failed("renew leases", err)
+	return out, err
 }
 
 // CastVote writes a vote if it is still what it was, and says whether it did. A grant that
@@ -120,9 +120,9 @@ func (s *Store) CastVote(ctx context.Context, c VoteChange, actor string) (writt
 	releases := c.Was.Holder != "" && c.Now.Holder == ""
 	if !c.moves() && !releases {
 		n, err := s.Q.CastVote(ctx, castOf(c))
-		return n > 0, postgres.Failed("write the vote", err)
+		return n > 0, err
 	}
-	err = s.Tx(ctx, "move the lease of "+string(c.Site), func(q *db.Queries) error {
+	err = s.Tx(ctx, func(q *db.Queries) error {
 		written = false
 		site, before, err := lockSiteLease(ctx, q, c.Site)
 		if err != nil || site == nil || before == nil {
@@ -130,7 +130,7 @@ func (s *Store) CastVote(ctx context.Context, c VoteChange, actor string) (writt
 		}
 		n, err := q.CastVote(ctx, castOf(c))
 		if err != nil || n == 0 {
-			return postgres.Failed("write the vote", err)
+			return err
 		}
 		written = true
 		if c.moves() {
@@ -156,7 +156,7 @@ func castOf(c VoteChange) db.CastVoteParams {
 // FollowVote writes what a site of one node decided by itself, also when it has its second
 // node since, and the region's vote begins from that. It never goes down.
 func (s *Store) FollowVote(ctx context.Context, site fleet.SiteName, node fleet.NodeName, epoch int64, ttl time.Duration) error {
-	return s.Tx(ctx, "follow the lease of "+string(site), func(q *db.Queries) error {
+	return s.Tx(ctx, func(q *db.Queries) error {
 		declared, before, err := lockSiteLease(ctx, q, site)
 		if err != nil {
 			return err
@@ -172,7 +172,7 @@ func (s *Store) FollowVote(ctx context.Context, site fleet.SiteName, node fleet.
 		}
 		n, err := q.FollowVote(ctx, db.FollowVoteParams{Site: string(site), Holder: string(node), Epoch: epoch, Ttl: seconds(ttl)})
 		if err != nil {
-			return postgres.Failed("write the vote", err)
+			return err
 		}
 		if n == 0 {
 			return fleet.Errorf(fleet.Precondition, "site %s is at epoch %d, above %d", site, before.Epoch, epoch).
@@ -189,7 +189,7 @@ func (s *Store) FollowVote(ctx context.Context, site fleet.SiteName, node fleet.
 func mayTell(ctx context.Context, q *db.Queries, l *db.SiteLease, node fleet.NodeName, epoch int64) error {
 	pair, err := q.PairNodes(ctx, l.Site)
 	if err != nil {
-		return postgres.Failed("read the nodes", err)
+		return err
 	}
 	if alone := len(pair) == 1 && pair[0].Name == string(node); !alone && !joins(l, node) {
 		return fleet.Errorf(fleet.Denied, "node %s is not the only voter of site %s", node, l.Site)
@@ -204,7 +204,7 @@ func mayTell(ctx context.Context, q *db.Queries, l *db.SiteLease, node fleet.Nod
 // ForceVote makes good a lost vote of the region by an operator's word, who vouches that no epoch
 // above floor was given.
 func (s *Store) ForceVote(ctx context.Context, site fleet.SiteName, floor int64, actor string) error {
-	return s.Tx(ctx, "force the vote on "+string(site), func(q *db.Queries) error {
+	return s.Tx(ctx, func(q *db.Queries) error {
 		declared, before, err := lockSiteLease(ctx, q, site)
 		if err != nil {
 			return err
@@ -214,7 +214,7 @@ func (s *Store) ForceVote(ctx context.Context, site fleet.SiteName, floor int64,
 		}
 		n, err := q.ForceVote(ctx, db.ForceVoteParams{Site: string(site), Floor: floor})
 		if err != nil {
-			return postgres.Failed("write the vote", err)
+			return err
 		}
 		if n == 0 {
 			return fleet.Errorf(fleet.IllegalState, "the region's vote on site %s is not lost: it knows epochs up to %d", site, before.Promised).
@@ -243,7 +243,7 @@ func lockSiteLease(ctx context.Context, q *db.Queries, site fleet.SiteName) (*fl
 	if postgres.NoRows(err) {
 		return o, nil, nil
 	}
-	return o, &l, postgres.Failed("read the lease", err)
+	return o, &l, err
 }
 
 // handOwed gives the holder what the one before was owed and never deployed: only the holder
@@ -251,7 +251,7 @@ func lockSiteLease(ctx context.Context, q *db.Queries, site fleet.SiteName) (*fl
 func handOwed(ctx context.Context, q *db.Queries, site fleet.SiteName, holder fleet.NodeName) error {
 	names, err := q.MoveOwed(ctx, db.MoveOwedParams{Site: string(site), Holder: string(holder)})
 	if err != nil {
-		return postgres.Failed("move what is owed", err)
+		return err
 	}
 	slices.Sort(names)
 	for _, name := range names {
@@ -266,7 +266,7 @@ func handOwed(ctx context.Context, q *db.Queries, site fleet.SiteName, holder fl
 func leaseEvent(ctx context.Context, q *db.Queries, site *fleet.Object, was *db.SiteLease, actor string) error {
 	now, err := q.FindLease(ctx, site.Name)
 	if err != nil {
-		return postgres.Failed("read the lease", err)
+		return err
 	}
 	return postgres.AppendStatus(ctx, q, db.AppendEventParams{
 		Kind: string(site.Kind), Project: string(site.Project), Name: site.Name, Uid: site.UID, Generation: site.Generation, Actor: actor,
@@ -298,5 +298,5 @@ func (s *Store) LeaseOf(ctx context.Context, site fleet.SiteName) (Lease, error)
 	return Lease{
 		Holder: fleet.NodeName(r.Holder), Epoch: r.Epoch, Released: r.Released, Target: fleet.NodeName(r.Target), Lost: r.Lost,
 		Voted: r.Voted != nil && *r.Voted, Since: r.GrantedAt,
-	}, postgres.Failed("read the lease", err)
+	}, err
 }

@@ -71,7 +71,7 @@ func (s *Store) GetConnection(ctx context.Context, id fleet.ConnectionID) (Conne
 	if postgres.NoRows(err) {
 		return Connection{}, postgres.OrNotFound(nil, "connection", string(id), "holdfast get providers")
 	}
-	return connectionOf(row), postgres.Failed("read the connection", err)
+	return connectionOf(row), err
 }
 
 // ListConnections lists the live ones by id, which is by age; id narrows the list. Of their
@@ -79,7 +79,7 @@ func (s *Store) GetConnection(ctx context.Context, id fleet.ConnectionID) (Conne
 func (s *Store) ListConnections(ctx context.Context, id fleet.ConnectionID, after string, limit int32) ([]Connection, error) {
 	rows, err := s.Q.ListConnections(ctx, db.ListConnectionsParams{After: after, ID: string(id), MaxRows: limit})
 	if err != nil {
-		return nil, postgres.Failed("list connections", err)
+		return nil, err
 	}
 	return s.connectionsOf(ctx, rows)
 }
@@ -95,7 +95,7 @@ func (s *Store) connectionsOf(ctx context.Context, rows []db.Connection) ([]Conn
 		c := &out[place[m.Connection]]
 		c.Modules = append(c.Modules, fleet.ModuleOffer{Name: fleet.ModuleName(m.Name)})
 	}
-	return out, postgres.Failed("list modules", err)
+	return out, err
 }
 
 // Opening is a registration to make active, and the caller's identity.
@@ -129,7 +129,7 @@ func (s *Store) OpenConnections(ctx context.Context, all []Opening, server strin
 	}
 	rows, err := s.Q.OpenConnections(ctx, p)
 	if err != nil {
-		return nil, postgres.Failed("open connections", err)
+		return nil, err
 	}
 	connections, err := s.connectionsOf(ctx, rows)
 	if err != nil {
@@ -170,7 +170,7 @@ func (s *Store) whyNot(ctx context.Context, id fleet.ConnectionID, identity stri
 // earlier of both deadlines.
 func (s *Store) AskDrain(ctx context.Context, id fleet.ConnectionID, reason string, limit time.Duration) (Connection, error) {
 	var out Connection
-	err := s.Tx(ctx, "ask for the drain", func(q *db.Queries) error {
+	err := s.Tx(ctx, func(q *db.Queries) error {
 		row, err := q.AskDrain(ctx, db.AskDrainParams{Reason: reason, Seconds: limit.Seconds(), ID: string(id)})
 		if postgres.NoRows(err) {
 			c, err := s.GetConnection(ctx, id)
@@ -196,5 +196,5 @@ func (s *Store) CountConnections(ctx context.Context) (map[fleet.ConnectionState
 	for _, r := range rows {
 		out[fleet.ConnectionState(r.State)] = r.Count
 	}
-	return out, postgres.Failed("count connections", err)
+	return out, err
 }

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
 )
 
@@ -39,7 +38,7 @@ func readLive(ctx context.Context, q *db.Queries, all []fleet.Registration) (*li
 	}
 	before, err := q.LiveOfProviders(ctx, p)
 	if err != nil {
-		return nil, postgres.Failed("read the connections before", err)
+		return nil, err
 	}
 	for _, c := range before {
 		of := pairName{c.Identity, c.Provider}
@@ -53,7 +52,7 @@ func readLive(ctx context.Context, q *db.Queries, all []fleet.Registration) (*li
 		of := fleet.ModuleNamespace(c.ModuleNamespace)
 		l.owners[of] = append(l.owners[of], c)
 	}
-	return l, postgres.Failed("read who owns the module namespaces", err)
+	return l, err
 }
 
 // take has a registration live from now on; it gives what it takes the place of.
@@ -87,7 +86,7 @@ func (l *liveBeside) mayOwn(ctx context.Context, q *db.Queries, r fleet.Registra
 		}
 		rows, err := q.ModulesOfConnection(ctx, owner.ID)
 		if err != nil {
-			return nil, postgres.Failed("read the group's modules", err)
+			return nil, err
 		}
 		var modules []fleet.ModuleOffer
 		for _, m := range rows {

@@ -32,7 +32,7 @@ func (s *Store) RegisterConnection(ctx context.Context, r fleet.Registration, se
 // nothing behind, and that connection as it was. The error is that of all.
 func (s *Store) RegisterConnections(ctx context.Context, all []fleet.Registration, server string) ([]Registered, error) {
 	var out []Registered
-	err := s.Tx(ctx, "register connections", func(q *db.Queries) error {
+	err := s.Tx(ctx, func(q *db.Queries) error {
 		locks := map[int64]bool{}
 		for _, r := range all {
 			maps.Copy(locks, registrationLocks(r))
@@ -42,7 +42,7 @@ func (s *Store) RegisterConnections(ctx context.Context, all []fleet.Registratio
 		}
 		known, err := q.LinkServerIsKnown(ctx, server)
 		if err != nil {
-			return postgres.Failed("look for this server", err)
+			return err
 		}
 		if !known { // the others took it for lapsed
 			return fleet.Errorf(fleet.Unavailable, "this server is still registering").WithHint("try again in a moment")
@@ -127,7 +127,7 @@ func replaceAll(ctx context.Context, q *db.Queries, all []fleet.Registration, ou
 	}
 	old, err := q.ReplaceConnections(ctx, p)
 	if err != nil {
-		return postgres.Failed("end the connections before", err)
+		return err
 	}
 	for _, o := range old { // the others have just ended by themselves
 		of := &out[by[pairName{o.Identity, o.Provider}]]
@@ -158,9 +158,9 @@ func insertConnections(ctx context.Context, q *db.Queries, all []fleet.Registrat
 		}
 	}
 	if err := q.InsertConnections(ctx, p); err != nil || len(m.Names) == 0 {
-		return postgres.Failed("write the connections", err)
+		return err
 	}
-	return postgres.Failed("write the modules", q.InsertModules(ctx, m))
+	return q.InsertModules(ctx, m)
 }
 
 // callerText is "" for an unknown caller.
@@ -179,7 +179,7 @@ func (s *Store) DeregisterConnection(ctx context.Context, id fleet.ConnectionID,
 
 // Deregister does more with it in its transaction where it is that of a node.
 func (s *Store) Deregister(ctx context.Context, id fleet.ConnectionID, identity string, ofNode func(q *db.Queries, node string) error) error {
-	err := s.Tx(ctx, "deregister the connection", func(q *db.Queries) error {
+	err := s.Tx(ctx, func(q *db.Queries) error {
 		node, err := q.DeregisterConnection(ctx, db.DeregisterConnectionParams{
 			Reason: string(fleet.Deregistered), ID: string(id), Identity: identity, States: statesLeft(fleet.Deregistered),
 		})

@@ -55,7 +55,7 @@ func (s *Store) MoveConnections(ctx context.Context, server string, moves Connec
 	var failures error
 	for on, ids := range byEvent {
 		ended, err := s.Q.EndConnections(ctx, db.EndConnectionsParams{Reason: string(on), Ids: ids, Server: server, States: statesLeft(on)})
-		failures = errors.Join(failures, postgres.Failed("end connections", err), s.hurryDrains(ctx, ended))
+		failures = errors.Join(failures, err, s.hurryDrains(ctx, ended))
 	}
 	if len(moves.Acked) == 0 {
 		return failures
@@ -64,7 +64,7 @@ func (s *Store) MoveConnections(ctx context.Context, server string, moves Connec
 	for id, n := range moves.Acked {
 		p.Ids, p.InFlight = append(p.Ids, string(id)), append(p.InFlight, int32(n)) //nolint:gosec // bounded by the link
 	}
-	return errors.Join(failures, postgres.Failed("record drains", s.Q.AckDrains(ctx, p)))
+	return errors.Join(failures, s.Q.AckDrains(ctx, p))
 }
 
 // Heartbeat is the last one of a connection.
@@ -86,7 +86,7 @@ func (s *Store) RecordHeartbeats(ctx context.Context, server string, all []Heart
 			p.Ids, p.Ages = append(p.Ids, string(h.ID)), append(p.Ages, h.Age.Seconds())
 			p.InFlight = append(p.InFlight, int32(h.InFlight)) //nolint:gosec // bounded by the link
 		}
-		err := s.Tx(ctx, "record heartbeats", func(q *db.Queries) error {
+		err := s.Tx(ctx, func(q *db.Queries) error {
 			if err := q.CommitLater(ctx); err != nil {
 				return err
 			}
@@ -123,7 +123,7 @@ func (s *Store) HeldConnections(ctx context.Context, server string) (map[fleet.C
 		}
 		out[fleet.ConnectionID(r.ID)] = h
 	}
-	return out, postgres.Failed("read this server's connections", err)
+	return out, err
 }
 
 // LinkServer is a server that holds streams, or did: SeenAt is zero when only its connections
@@ -136,7 +136,7 @@ type LinkServer struct {
 // LinkServerSeen says that a server lives, and for how long it may be silent before nodes are taken to
 // have had no server to connect to.
 func (s *Store) LinkServerSeen(ctx context.Context, id string, silence time.Duration) error {
-	return postgres.Failed("say that this server lives", s.Q.LinkServerSeen(ctx, db.LinkServerSeenParams{ID: id, SilenceSeconds: silence.Seconds()}))
+	return s.Q.LinkServerSeen(ctx, db.LinkServerSeenParams{ID: id, SilenceSeconds: silence.Seconds()})
 }
 
 // LinkServers lists all there are.
@@ -149,7 +149,7 @@ func (s *Store) LinkServers(ctx context.Context) ([]LinkServer, error) {
 			out[i].SeenAt = r.SeenAt
 		}
 	}
-	return out, postgres.Failed("list servers", err)
+	return out, err
 }
 
 // SweptServer is what a lapsed server had.
@@ -162,7 +162,7 @@ type SweptServer struct {
 // that said something in the meantime keeps them.
 func (s *Store) SweepLinkServer(ctx context.Context, gone LinkServer) (SweptServer, error) {
 	var ended []db.EndServerRow
-	err := s.Tx(ctx, "sweep a lapsed server", func(q *db.Queries) (err error) {
+	err := s.Tx(ctx, func(q *db.Queries) (err error) {
 		ended = nil
 		if !gone.SeenAt.IsZero() {
 			n, err := q.ForgetLapsedServer(ctx, db.ForgetLapsedServerParams{ID: gone.ID, SeenAt: gone.SeenAt})
@@ -192,7 +192,7 @@ func endServer(ctx context.Context, q *db.Queries, server string) ([]db.EndServe
 
 // LinkServerGone is the word of a server that stops: its connections have ended.
 func (s *Store) LinkServerGone(ctx context.Context, id string) error {
-	return s.Tx(ctx, "take leave", func(q *db.Queries) error {
+	return s.Tx(ctx, func(q *db.Queries) error {
 		if err := q.ForgetLinkServer(ctx, id); err != nil {
 			return err
 		}

@@ -20,7 +20,7 @@ func (s *Store) MembershipsOf(ctx context.Context, nodes []fleet.NodeName) (map[
 	// Read the marks first: concurrent changes are then sent again, and none is missed.
 	rows, err := s.Q.SitesByNode(ctx, names)
 	if err != nil {
-		return nil, postgres.Failed("read the nodes' sites", err)
+		return nil, err
 	}
 	sites := make([]string, len(rows))
 	for i, r := range rows {
@@ -39,7 +39,7 @@ func (s *Store) MembershipsOf(ctx context.Context, nodes []fleet.NodeName) (map[
 		if r.Spec != nil {
 			var spec fleet.SiteSpec
 			if err := json.Unmarshal(r.Spec, &spec); err != nil {
-				return nil, postgres.Failed("read the spec of site "+r.Site, err)
+				return nil, postgres.Unreadable("the spec of site "+r.Site, err)
 			}
 			m.OnIsolation, m.AutoFailback = spec.OnIsolation, spec.AutoFailback
 		}
@@ -57,7 +57,7 @@ func (s *Store) membersOf(ctx context.Context, sites []string) (map[string][]fle
 			SigningKey: r.SigningKey, NextSigningKey: r.NextSigningKey, Cordoned: r.Cordoned,
 		})
 	}
-	return out, postgres.Failed("read the sites' nodes", err)
+	return out, err
 }
 
 // MembershipMarks gives the mark of each node's site, by the connections that a server holds.
@@ -67,7 +67,7 @@ func (s *Store) MembershipMarks(ctx context.Context, server string) (map[fleet.C
 	for _, r := range rows {
 		out[fleet.ConnectionID(r.ID)] = r.Mark
 	}
-	return out, postgres.Failed("read the marks of sites", err)
+	return out, err
 }
 
 // setPeerAddresses stores where nodes answer their peers, and notifies the peers.
@@ -83,7 +83,7 @@ func setPeerAddresses(ctx context.Context, q *db.Queries, all []fleet.Registrati
 	}
 	sites, err := q.SetPeerAddresses(ctx, p)
 	if err != nil {
-		return postgres.Failed("keep the nodes' peer addresses", err)
+		return err
 	}
 	slices.Sort(sites)
 	for _, site := range slices.Compact(sites) {

@@ -18,14 +18,14 @@ func setNodeFacts(ctx context.Context, q *db.Queries, all []fleet.Registration) 
 		}
 		facts, err := json.Marshal(r.Facts)
 		if err != nil {
-			return postgres.Failed("write what a node has", err)
+			return err
 		}
 		p.Names, p.Facts = append(p.Names, string(r.Node)), append(p.Facts, facts)
 	}
 	if len(p.Names) == 0 {
 		return nil
 	}
-	return postgres.Failed("keep what nodes have", q.SetNodeFacts(ctx, p))
+	return q.SetNodeFacts(ctx, p)
 }
 
 // WakeDeploymentsOn writes the outbox rows that wake the deployments with replicas on any of the
@@ -36,10 +36,10 @@ func (s *Store) WakeDeploymentsOn(ctx context.Context, nodes []fleet.NodeName) (
 		names[i] = string(n)
 	}
 	var out []string
-	err := s.Tx(ctx, "wake the nodes' deployments", func(q *db.Queries) error {
+	err := s.Tx(ctx, func(q *db.Queries) error {
 		found, err := q.DeploymentsOnNodes(ctx, names)
 		if err != nil {
-			return postgres.Failed("look for the nodes' deployments", err)
+			return err
 		}
 		out = postgres.DeploymentSubjects(found)
 		return postgres.PutOutbox(ctx, q, out...)

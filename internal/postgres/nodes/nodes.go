@@ -67,15 +67,15 @@ func (s *Store) ListNodes(ctx context.Context, f NodeFilter, after string, limit
 			out[i].Rotation = &Rotation{AskedAt: *r.RotationAskedAt, Offered: r.NextSigningKey != nil}
 		}
 		if err := json.Unmarshal(r.Counters, &out[i].Counters); err != nil {
-			return nil, postgres.Failed("read what a node counted", err)
+			return nil, postgres.Unreadable("what a node counted", err)
 		}
 		var facts fleet.NodeFacts
 		if err := json.Unmarshal(r.Facts, &facts); err != nil {
-			return nil, postgres.Failed("read the facts of node "+r.Name, err)
+			return nil, postgres.Unreadable("the facts of node "+r.Name, err)
 		}
 		out[i].Separation = facts.Separation
 	}
-	return out, postgres.Failed("list nodes", err)
+	return out, err
 }
 
 func nodeConnection(r db.ListNodesRow) *NodeConnection {
@@ -118,7 +118,7 @@ type Welcome struct {
 // an answer may get lost. Enrolling again replaces the keys, which revokes the old.
 func (s *Store) Enrol(ctx context.Context, e Enrolment) (Welcome, error) {
 	var out Welcome
-	err := s.Tx(ctx, "enrol the node", func(q *db.Queries) error {
+	err := s.Tx(ctx, func(q *db.Queries) error {
 		first, err := enrol(ctx, q, e)
 		if err != nil {
 			return err
@@ -178,15 +178,15 @@ func notGoodFor(e Enrolment) error {
 func (s *Store) Welcome(ctx context.Context, q *db.Queries, name fleet.NodeName) (Welcome, error) {
 	n, err := q.GetNode(ctx, string(name))
 	if err != nil {
-		return Welcome{}, postgres.Failed("read the node", err)
+		return Welcome{}, err
 	}
 	lease, err := q.GetLease(ctx, n.Site)
 	if err != nil && !postgres.NoRows(err) {
-		return Welcome{}, postgres.Failed("read the lease", err)
+		return Welcome{}, err
 	}
 	keys, err := q.VerifyingKeys(ctx)
 	if err != nil {
-		return Welcome{}, postgres.Failed("read the signing keys", err)
+		return Welcome{}, err
 	}
 	return Welcome{
 		Region: s.Region, Role: RoleOf(n, lease.Holder), Epoch: max(lease.Epoch, 1), RotateKey: n.RotationAskedAt != nil, CommandKeys: keys,
@@ -208,10 +208,10 @@ func RoleOf(n db.Node, holder string) fleet.Role {
 func (s *Store) NodeCounted(ctx context.Context, node fleet.NodeName, counters map[string]int64) error {
 	raw, err := json.Marshal(counters)
 	if err != nil {
-		return postgres.Failed("keep what the node counted", err)
+		return err
 	}
 	p := db.CountedByNodeParams{Name: string(node), Counters: raw}
-	return postgres.Failed("keep what the node counted", s.Q.CountedByNode(ctx, p))
+	return s.Q.CountedByNode(ctx, p)
 }
 
 // NodeReport is what a node holds, in pages at its start, or what changed since. StartID
@@ -226,22 +226,22 @@ type NodeReport struct {
 // last number: then this is a restored database, and its era must be raised first.
 func (s *Store) HeldBy(ctx context.Context, r NodeReport) (Welcome, error) {
 	var out Welcome
-	err := s.Tx(ctx, "take the node's report", func(q *db.Queries) error {
+	err := s.Tx(ctx, func(q *db.Queries) error {
 		if r.StartID != "" {
 			if err := q.NodeStarting(ctx, db.NodeStartingParams{StartID: &r.StartID, Name: string(r.Node)}); err != nil {
-				return postgres.Failed("mark the node as starting", err)
+				return err
 			}
 		}
 		n, err := q.GetNode(ctx, string(r.Node))
 		if err != nil {
-			return postgres.Failed("read the node", err)
+			return err
 		}
 		region, err := q.GetRegion(ctx)
 		if err != nil {
-			return postgres.Failed("read the region", err)
+			return err
 		}
 		if err := q.NodeSeen(ctx, n.Name); err != nil {
-			return postgres.Failed("mark the node as seen", err)
+			return err
 		}
 		if err := takeReport(ctx, q, n, region.Era, r); err != nil {
 			return err
@@ -272,14 +272,14 @@ func takeReport(ctx context.Context, q *db.Queries, n db.Node, era int64, r Node
 		return nil
 	}
 	p := db.ConfirmReportedParams{Node: n.Name, Site: n.Site, Names: names}
-	return postgres.Failed("confirm what was owed", q.ConfirmReported(ctx, p))
+	return q.ConfirmReported(ctx, p)
 }
 
 // knows checks that the region gave out every number that a node reports.
 func knows(ctx context.Context, q *db.Queries, n db.Node, era int64, i fleet.NodeInstance) error {
 	sub, err := q.GetSubject(ctx, db.GetSubjectParams{Site: n.Site, Name: string(i.Instance)})
 	if err != nil && !postgres.NoRows(err) {
-		return postgres.Failed("read subject", err)
+		return err
 	}
 	last := fleet.Version{Era: era, Revision: sub.LastRevision}
 	if !i.Held.HighWater.Newer(last) && i.Held.HighWater.Era <= era {
@@ -293,11 +293,11 @@ func knows(ctx context.Context, q *db.Queries, n db.Node, era int64, i fleet.Nod
 // NodeReady marks a node as started: it was answered after saying all that it holds. What
 // it did not name is forgotten. What it is owed is served when it has been compared.
 func (s *Store) NodeReady(ctx context.Context, node fleet.NodeName, startID string) error {
-	return s.Tx(ctx, "mark the node as started", func(q *db.Queries) error {
+	return s.Tx(ctx, func(q *db.Queries) error {
 		if err := q.ForgetHeldBeforeStart(ctx, db.ForgetHeldBeforeStartParams{Node: string(node), StartID: &startID}); err != nil {
-			return postgres.Failed("forget what the node held before", err)
+			return err
 		}
-		return postgres.Failed("mark the node as started", q.NodeStarted(ctx, db.NodeStartedParams{StartID: &startID, Name: string(node)}))
+		return q.NodeStarted(ctx, db.NodeStartedParams{StartID: &startID, Name: string(node)})
 	})
 }
 
@@ -313,15 +313,15 @@ const (
 // that is being compared gets most of it by that, and what is left afterwards.
 func (s *Store) NodeReturned(ctx context.Context, node fleet.NodeName) ([]string, error) {
 	var wake []string
-	err := s.Tx(ctx, "serve what the node is owed", func(q *db.Queries) error {
+	err := s.Tx(ctx, func(q *db.Queries) error {
 		wake = nil
 		compared, err := q.BeingReconciled(ctx, string(node))
 		if err != nil || compared {
-			return postgres.Failed("look for a comparison", err)
+			return err
 		}
 		now, err := q.Now(ctx)
 		if err != nil {
-			return postgres.Failed("read the clock", err)
+			return err
 		}
 		wake, err = due(ctx, q, node, now.Add(-retryParked), returnedAtOnce)
 		return err
@@ -333,7 +333,7 @@ func (s *Store) NodeReturned(ctx context.Context, node fleet.NodeName) ([]string
 // gives back the subjects to wake.
 func (s *Store) ServeOwed(ctx context.Context, node fleet.NodeName, before time.Time, limit int32) ([]string, error) {
 	var wake []string
-	err := s.Tx(ctx, "serve what the node is owed", func(q *db.Queries) (err error) {
+	err := s.Tx(ctx, func(q *db.Queries) (err error) {
 		wake, err = due(ctx, q, node, before, limit)
 		return err
 	})
@@ -344,7 +344,7 @@ func (s *Store) ServeOwed(ctx context.Context, node fleet.NodeName, before time.
 func due(ctx context.Context, q *db.Queries, node fleet.NodeName, before time.Time, limit int32) ([]string, error) {
 	rows, err := q.DueOwedOfNode(ctx, db.DueOwedOfNodeParams{Node: string(node), Before: before, MaxRows: limit})
 	if err != nil {
-		return nil, postgres.Failed("make what is owed due", err)
+		return nil, err
 	}
 	var wake []string
 	for _, r := range rows {
@@ -362,9 +362,9 @@ func due(ctx context.Context, q *db.Queries, node fleet.NodeName, before time.Ti
 func (s *Store) Progress(ctx context.Context, node fleet.NodeName, id string, fetched, total int64, ttl time.Duration) error {
 	p := db.TargetProgressParams{DeliveryID: id, Node: string(node), Fetched: fetched, Total: total}
 	if err := s.Q.TargetProgress(ctx, p); err != nil {
-		return postgres.Failed("record progress", err)
+		return err
 	}
-	return postgres.Failed("extend the pending row", s.Q.ExtendPending(ctx, db.ExtendPendingParams{DeploymentID: id, Seconds: ttl.Seconds()}))
+	return s.Q.ExtendPending(ctx, db.ExtendPendingParams{DeploymentID: id, Seconds: ttl.Seconds()})
 }
 
 // LogChunk is a piece of output.
@@ -383,5 +383,5 @@ func (s *Store) ReadLogs(ctx context.Context, site fleet.SiteName, name fleet.In
 	for i, r := range rows {
 		out[i] = LogChunk{fleet.NodeName(r.Node), r.LogOffset, r.Data}
 	}
-	return out, postgres.Failed("read output", err)
+	return out, err
 }

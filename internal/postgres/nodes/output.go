@@ -92,7 +92,7 @@ func (o outputs) seen(last, offset int64, data []byte) (int, error) {
 // node holds the instance, or is being given it.
 func (s *Store) AppendLog(ctx context.Context, node Node, name fleet.InstanceName, offset int64, data []byte) error {
 	site, instance, on := string(node.Site), string(name), string(node.Name)
-	return s.Tx(ctx, "store output", func(q *db.Queries) error {
+	return s.Tx(ctx, func(q *db.Queries) error {
 		if err := q.LockExclusive(ctx, postgres.LinkLock("output", site, instance, on)); err != nil {
 			return err
 		}
@@ -121,7 +121,7 @@ func (s *Store) AppendLog(ctx context.Context, node Node, name fleet.InstanceNam
 // AppendReplicaLog keeps the newest output of a replica. It is not_found for a replica that never was
 // the node's.
 func (s *Store) AppendReplicaLog(ctx context.Context, node fleet.NodeName, id fleet.ReplicaID, offset int64, data []byte) error {
-	return s.Tx(ctx, "keep output", func(q *db.Queries) error {
+	return s.Tx(ctx, func(q *db.Queries) error {
 		if err := q.CommitLater(ctx); err != nil {
 			return err
 		}

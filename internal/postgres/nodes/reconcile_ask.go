@@ -25,7 +25,7 @@ func (s *Store) AskReconcile(ctx context.Context, in ReconcileRequest) (postgres
 func (s *Store) AskReconciles(ctx context.Context, in ReconcileRequest) ([]postgres.Operation, error) {
 	var nodes []db.Node
 	var site *fleet.Object
-	return s.Request(ctx, "ask for a reconcile", in.Request, func(q *db.Queries) (err error) {
+	return s.Request(ctx, in.Request, func(q *db.Queries) (err error) {
 		nodes, site, err = LockNodes(ctx, q, in)
 		return err
 	}, func(q *db.Queries) ([]postgres.Operation, error) {
@@ -76,13 +76,13 @@ func LockNodes(ctx context.Context, q *db.Queries, in ReconcileRequest) ([]db.No
 func nodesOf(ctx context.Context, q *db.Queries, in ReconcileRequest) ([]db.Node, error) {
 	if in.Site != "" {
 		nodes, err := q.PairNodes(ctx, string(in.Site))
-		return nodes, postgres.Failed("read the nodes", err)
+		return nodes, err
 	}
 	n, err := q.GetNode(ctx, string(in.Node))
 	if postgres.NoRows(err) || err == nil && n.RemovedAt != nil {
 		return nil, in.Missing()
 	}
-	return []db.Node{n}, postgres.Failed("read the node", err)
+	return []db.Node{n}, err
 }
 
 // OpenReconcile opens the comparison of a node in the transaction of a request.

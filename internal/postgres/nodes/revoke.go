@@ -11,7 +11,7 @@ import (
 // RevokeNode takes a node's key back: what was signed with it, sealed to it or opened under it
 // is void from the commit on. The node comes back only by enrolling anew.
 func (s *Store) RevokeNode(ctx context.Context, node fleet.NodeName) error {
-	return s.Tx(ctx, "revoke the node", func(q *db.Queries) error {
+	return s.Tx(ctx, func(q *db.Queries) error {
 		n, err := q.RevokeNode(ctx, string(node))
 		if err == nil && n == 0 {
 			return fleet.Errorf(fleet.IllegalState, "node %s is not enrolled", node).WithHint("there is no key to revoke")

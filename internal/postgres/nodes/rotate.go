@@ -27,7 +27,7 @@ type KeyOffer struct {
 // AskRotation has a node make a new key. Asking again takes back a new key that was offered
 // and not used yet, whoever offered it.
 func (s *Store) AskRotation(ctx context.Context, node fleet.NodeName) error {
-	return s.Tx(ctx, "ask for the rotation", func(q *db.Queries) error {
+	return s.Tx(ctx, func(q *db.Queries) error {
 		n, err := q.AskRotation(ctx, string(node))
 		if err != nil {
 			return err
@@ -51,7 +51,7 @@ func tellPeer(ctx context.Context, q *db.Queries, node fleet.NodeName) error {
 // OfferKey takes note of a node's new key. The same offer again is the same; one that was not
 // asked for is denied, and another one than the first is conflict.
 func (s *Store) OfferKey(ctx context.Context, o KeyOffer) error {
-	return s.Tx(ctx, "take the new key", func(q *db.Queries) error {
+	return s.Tx(ctx, func(q *db.Queries) error {
 		n, err := q.OfferKey(ctx, db.OfferKeyParams{
 			NextSigningKey: o.Signing, NextSealingKey: o.Sealing, Name: string(o.Node), Signer: o.Signer,
 		})
@@ -85,7 +85,7 @@ func noOffer(ctx context.Context, q *db.Queries, o KeyOffer) error {
 func (s *Store) Speaker(ctx context.Context, node fleet.NodeName) (Node, []ed25519.PublicKey, error) {
 	n, err := s.Q.GetNode(ctx, string(node))
 	if err != nil && !postgres.NoRows(err) {
-		return Node{}, nil, postgres.Failed("read the node", err)
+		return Node{}, nil, err
 	}
 	keys := keysOf(n.SigningKey, n.NextSigningKey)
 	if err != nil || n.RevokedAt != nil || n.RemovedAt != nil || keys == nil {
@@ -133,13 +133,13 @@ func (s *Store) KeysOfNodes(ctx context.Context, nodes []fleet.NodeName) (map[fl
 			out[fleet.NodeName(row.Name)] = keys
 		}
 	}
-	return out, postgres.Failed("read the nodes' keys", err)
+	return out, err
 }
 
 // UseKey is the use of a key that NodeKeys gave at a place above the first: from the commit on
 // it is the node's only key. What the old one opened is ended.
 func (s *Store) UseKey(ctx context.Context, node fleet.NodeName, key ed25519.PublicKey) error {
-	return s.Tx(ctx, "take the new key into use", func(q *db.Queries) error {
+	return s.Tx(ctx, func(q *db.Queries) error {
 		n, err := q.UseNextKey(ctx, db.UseNextKeyParams{Name: string(node), Key: key})
 		if err != nil {
 			return err

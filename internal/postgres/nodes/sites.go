@@ -22,14 +22,14 @@ func SiteWritten(ctx context.Context, q *db.Queries, w postgres.Write, spec flee
 func SetNodes(ctx context.Context, q *db.Queries, w postgres.Write, site *fleet.Object, spec fleet.SiteSpec) error {
 	before, err := q.PairNodes(ctx, w.Key.Name)
 	if err != nil {
-		return postgres.Failed("read the nodes", err)
+		return err
 	}
 	keep := []string{}
 	for _, n := range spec.Nodes {
 		keep = append(keep, string(n.Name))
 		written, err := q.UpsertNode(ctx, db.UpsertNodeParams{Name: string(n.Name), Site: w.Key.Name, Role: string(n.Role)})
 		if err != nil {
-			return postgres.Failed("write node", err)
+			return err
 		}
 		if written == 0 {
 			return fleet.Errorf(fleet.Conflict, "node %s belongs to another site", n.Name).At("/nodes").
@@ -39,7 +39,7 @@ func SetNodes(ctx context.Context, q *db.Queries, w postgres.Write, site *fleet.
 	if err := setLease(ctx, q, w, site, declaredPair{before, spec}); err != nil {
 		return err
 	}
-	return postgres.Failed("remove nodes", q.RemoveNodesExcept(ctx, db.RemoveNodesExceptParams{Site: w.Key.Name, Keep: keep}))
+	return q.RemoveNodesExcept(ctx, db.RemoveNodesExceptParams{Site: w.Key.Name, Keep: keep})
 }
 
 // KeepOne refuses to remove all voting nodes at once. They could keep deciding, alone or as a
@@ -47,7 +47,7 @@ func SetNodes(ctx context.Context, q *db.Queries, w postgres.Write, site *fleet.
 func KeepOne(ctx context.Context, q *db.Queries, w postgres.Write, spec fleet.SiteSpec) (fleet.SiteSpec, error) {
 	before, err := q.PairNodes(ctx, w.Key.Name)
 	if err != nil {
-		return spec, postgres.Failed("read the nodes", err)
+		return spec, err
 	}
 	var valid []string
 	for _, n := range before {
@@ -83,12 +83,12 @@ func (d declaredPair) grew() bool {
 
 func setLease(ctx context.Context, q *db.Queries, w postgres.Write, site *fleet.Object, d declaredPair) error {
 	if len(d.spec.Nodes) == 0 {
-		return postgres.Failed("drop the lease", q.DropLease(ctx, w.Key.Name))
+		return q.DropLease(ctx, w.Key.Name)
 	}
 	active := d.spec.Active()
 	was, err := q.FindLease(ctx, w.Key.Name)
 	if err != nil && !postgres.NoRows(err) {
-		return postgres.Failed("read the lease", err)
+		return err
 	}
 	first := postgres.NoRows(err) || was.Dropped
 	// A holder that was only declared never had votes: it is removed with its declaration.
@@ -96,7 +96,7 @@ func setLease(ctx context.Context, q *db.Queries, w postgres.Write, site *fleet.
 	if first || orphaned {
 		moved, err := q.GrantLease(ctx, db.GrantLeaseParams{Site: w.Key.Name, Holder: string(active)})
 		if err != nil || moved == 0 {
-			return postgres.Failed("write the lease", err)
+			return err
 		}
 		if err := handOwed(ctx, q, fleet.SiteName(w.Key.Name), active); err != nil || was.Site == "" {
 			return err
@@ -104,7 +104,7 @@ func setLease(ctx context.Context, q *db.Queries, w postgres.Write, site *fleet.
 		return leaseEvent(ctx, q, site, &was, w.Actor)
 	}
 	if d.grew() {
-		return postgres.Failed("write the vote", q.JoinVote(ctx, db.JoinVoteParams{Site: w.Key.Name, Node: d.before[0].Name}))
+		return q.JoinVote(ctx, db.JoinVoteParams{Site: w.Key.Name, Node: d.before[0].Name})
 	}
 	return nil
 }
@@ -130,7 +130,7 @@ func emptyOfReplicas(ctx context.Context, q *db.Queries, site fleet.ObjectKey) e
 	}
 	n, err := q.CountReplicasAt(ctx, site.Name)
 	if err != nil || n == 0 {
-		return postgres.Failed("count the replicas of a site", err)
+		return err
 	}
 	return fleet.Errorf(fleet.IllegalState, "%d replicas run on nodes of %s", n, site).
 		WithHint("drain its nodes first; one that is gone for good: holdfast node revoke NODE")

@@ -36,7 +36,7 @@ const resetMargin = 1 << 10
 // not forged: forged ones are MaxEpochJump and above. Nodes follow when they learn of the reset.
 func (s *Store) ResetVotes(ctx context.Context, site fleet.SiteName, epoch int64, actor string) (VoteReset, error) {
 	out := VoteReset{Site: site}
-	err := s.Tx(ctx, "reset the votes on "+string(site), func(q *db.Queries) error {
+	err := s.Tx(ctx, func(q *db.Queries) error {
 		declared, before, err := lockSiteLease(ctx, q, site)
 		if err != nil {
 			return err
@@ -48,13 +48,13 @@ func (s *Store) ResetVotes(ctx context.Context, site fleet.SiteName, epoch int64
 		if epoch == 0 {
 			believed, err := q.BelievedEpoch(ctx, db.BelievedEpochParams{Site: string(site), Far: fleet.MaxEpochJump})
 			if err != nil {
-				return postgres.Failed("find the last epoch", err)
+				return err
 			}
 			out.Epoch = believed + resetMargin
 		}
 		out.Number, err = q.ResetVote(ctx, db.ResetVoteParams{Site: string(site), Epoch: out.Epoch})
 		if err != nil {
-			return postgres.Failed("write the vote", err)
+			return err
 		}
 		if err := leaseEvent(ctx, q, declared, before, actor); err != nil {
 			return err
@@ -71,5 +71,5 @@ func (s *Store) NodesReset(ctx context.Context, site fleet.SiteName) ([]NodeRese
 	for i, r := range rows {
 		out[i] = NodeReset{Node: fleet.NodeName(r.Name), Revoked: r.Revoked, Enrolled: r.Enrolled, Number: r.Resets, From: r.ResetFrom}
 	}
-	return out, postgres.Failed("read the nodes", err)
+	return out, err
 }

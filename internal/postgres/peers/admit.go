@@ -40,7 +40,7 @@ func (s *Store) Invite(ctx context.Context, in Invitation, life time.Duration) (
 	row, err := s.Q.InsertInvitation(ctx, db.InsertInvitationParams{
 		ID: id, Hash: in.Hash, Region: string(in.Region), CreatedBy: in.CreatedBy, Seconds: life.Seconds(),
 	})
-	return invitationOf(row), postgres.Failed("store the invitation", err)
+	return invitationOf(row), err
 }
 
 // ListInvitations lists newest first, after a place ("" is the start).
@@ -51,7 +51,7 @@ func (s *Store) ListInvitations(ctx context.Context, after postgres.Place, limit
 	for i, r := range rows {
 		out[i] = invitationOf(r)
 	}
-	return out, postgres.Failed("list invitations", err)
+	return out, err
 }
 
 // DeleteInvitation voids an invitation; a region that used it stays a member.
@@ -60,7 +60,7 @@ func (s *Store) DeleteInvitation(ctx context.Context, id string) error {
 	if err == nil && n == 0 {
 		return postgres.OrNotFound(nil, "region invitation", id, "holdfast region invitation list")
 	}
-	return postgres.Failed("delete the invitation", err)
+	return err
 }
 
 // Signer is this region's name with its key.
@@ -72,9 +72,9 @@ type Signer struct {
 // Admit makes the region that shows an invitation's token a member. The same key may repeat it.
 func (s *Store) Admit(ctx context.Context, tokenHash []byte, r fleet.MemberRecord, by Signer) error {
 	if _, err := usable(ctx, s.Q, tokenHash, r); err != nil { // strangers take no lock
-		return postgres.Failed("read the invitation", err)
+		return err
 	}
-	return s.change(ctx, "admit the region", func(q *db.Queries, known []fleet.RegionMember) error {
+	return s.change(ctx, func(q *db.Queries, known []fleet.RegionMember) error {
 		in, err := usable(ctx, q, tokenHash, r)
 		if err != nil {
 			return err
@@ -132,7 +132,7 @@ func atNumber(r fleet.MemberRecord, number int64) fleet.MemberRecord { r.Number 
 // region vouches for the one that admitted it: the token pinned its key.
 func (s *Store) Joined(ctx context.Context, own, admitter fleet.MemberRecord, all []fleet.MemberRecord, by Signer) ([]decide.MemberDecision, error) {
 	var out []decide.MemberDecision
-	err := s.change(ctx, "store the regions that were joined", func(q *db.Queries, known []fleet.RegionMember) error {
+	err := s.change(ctx, func(q *db.Queries, known []fleet.RegionMember) error {
 		self := named(known, by.Name)
 		if self == nil || !bytes.Equal(self.Key, own.Key) || own.Name != by.Name {
 			return fleet.Errorf(fleet.Communication, "the admitting region answered with a record that is not of this region").WithHint("check --token and the address")

@@ -30,10 +30,10 @@ func (s *Store) Members(ctx context.Context) ([]Member, error) {
 	for i, r := range rows {
 		out[i] = Member{RegionMember: memberOf(r), AddedAt: r.AddedAt, SeenAt: r.SeenAt, Reachable: r.Reachable, Problem: r.Problem}
 		if err := json.Unmarshal(r.About, &out[i].About); err != nil {
-			return nil, postgres.Failed("read what a region tells of itself", err)
+			return nil, postgres.Unreadable("what a region tells of itself", err)
 		}
 	}
-	return out, postgres.Failed("list the regions", err)
+	return out, err
 }
 
 func memberOf(r db.ListMembersRow) fleet.RegionMember {
@@ -55,8 +55,8 @@ func membersOf(rows []db.ListMembersRow) []fleet.RegionMember {
 }
 
 // change runs f on the members as they are then. No other change of them runs at the same time.
-func (s *Store) change(ctx context.Context, doing string, f func(q *db.Queries, known []fleet.RegionMember) error) error {
-	return s.Tx(ctx, doing, func(q *db.Queries) error {
+func (s *Store) change(ctx context.Context, f func(q *db.Queries, known []fleet.RegionMember) error) error {
+	return s.Tx(ctx, func(q *db.Queries) error {
 		if err := postgres.Lock(ctx, q, []fleet.ObjectKey{fleet.RegionKey(fleet.RegionName(s.Region))}); err != nil {
 			return err
 		}
@@ -87,7 +87,7 @@ func save(ctx context.Context, q *db.Queries, m fleet.RegionMember) error {
 
 // Announce stores this region's own record. sign completes it from the stored one, or from an empty one.
 func (s *Store) Announce(ctx context.Context, sign func(stored fleet.MemberRecord) fleet.MemberRecord) error {
-	return s.change(ctx, "write the region's own record", func(q *db.Queries, known []fleet.RegionMember) error {
+	return s.change(ctx, func(q *db.Queries, known []fleet.RegionMember) error {
 		self := fleet.RegionMember{Self: true}
 		if at := named(known, fleet.RegionName(s.Region)); at != nil {
 			self = *at
@@ -104,7 +104,7 @@ func (s *Store) Announce(ctx context.Context, sign func(stored fleet.MemberRecor
 // TakeMembers stores what is new and authentic of the records that a peer passed on, and returns what was decided.
 func (s *Store) TakeMembers(ctx context.Context, records []fleet.MemberRecord) ([]decide.MemberDecision, error) {
 	var out []decide.MemberDecision
-	err := s.change(ctx, "take the records of regions", func(q *db.Queries, known []fleet.RegionMember) error {
+	err := s.change(ctx, func(q *db.Queries, known []fleet.RegionMember) error {
 		out = decide.Members(known, records)
 		return take(ctx, q, out)
 	})
@@ -125,7 +125,7 @@ func take(ctx context.Context, q *db.Queries, all []decide.MemberDecision) error
 
 // SawPeer records the outcome of a call to a peer; problem is "" for success.
 func (s *Store) SawPeer(ctx context.Context, name fleet.RegionName, problem string) error {
-	return postgres.Failed("record a call to a region", s.Q.SawMember(ctx, db.SawMemberParams{Name: string(name), Problem: problem}))
+	return s.Q.SawMember(ctx, db.SawMemberParams{Name: string(name), Problem: problem})
 }
 
 // TellsOf keeps what a peer tells of itself.
@@ -134,7 +134,7 @@ func (s *Store) TellsOf(ctx context.Context, name fleet.RegionName, about fleet.
 	if err == nil {
 		err = s.Q.TellsOfMember(ctx, db.TellsOfMemberParams{Name: string(name), About: text})
 	}
-	return postgres.Failed("keep what a region tells of itself", err)
+	return err
 }
 
 // SawEra takes the era of a peer's database. It is a conflict when that goes back: to a lower era, or to another one of the same
@@ -145,7 +145,7 @@ func (s *Store) SawEra(ctx context.Context, name fleet.RegionName, is fleet.Regi
 	case postgres.NoRows(err):
 		return nil // it is asked for the first time
 	case err != nil:
-		return postgres.Failed("read the era of a region", err)
+		return err
 	case known.Era == is.Number && known.EraID == is.ID:
 		return nil
 	case known.Era >= is.Number:
@@ -153,36 +153,36 @@ func (s *Store) SawEra(ctx context.Context, name fleet.RegionName, is fleet.Regi
 			WithHint("run holdfast admin raise-era there until its era is above that one")
 	}
 	_, err = s.Q.RaiseEraOfMember(ctx, db.RaiseEraOfMemberParams{Name: string(name), Era: is.Number, EraID: is.ID})
-	return postgres.Failed("write the era of a region", err)
+	return err
 }
 
 // Era is that of this region's database.
 func (s *Store) Era(ctx context.Context) (fleet.RegionEra, error) {
 	r, err := s.Q.GetRegion(ctx)
-	return fleet.RegionEra{Number: r.Era, ID: r.EraID}, postgres.Failed("read the region", err)
+	return fleet.RegionEra{Number: r.Era, ID: r.EraID}, err
 }
 
 // DisablePeer ends all traffic with a peer and deletes nothing; a disabled one stays so.
 func (s *Store) DisablePeer(ctx context.Context, name fleet.RegionName) error {
-	return s.turn(ctx, "disable the region", name, s.Q.DisableMember)
+	return s.turn(ctx, name, s.Q.DisableMember)
 }
 
 // EnablePeer allows traffic with a peer again.
 func (s *Store) EnablePeer(ctx context.Context, name fleet.RegionName) error {
-	return s.turn(ctx, "enable the region", name, s.Q.EnableMember)
+	return s.turn(ctx, name, s.Q.EnableMember)
 }
 
-func (s *Store) turn(ctx context.Context, doing string, name fleet.RegionName, how func(context.Context, string) (int64, error)) error {
+func (s *Store) turn(ctx context.Context, name fleet.RegionName, how func(context.Context, string) (int64, error)) error {
 	n, err := how(ctx, string(name))
 	if err == nil && n == 0 {
 		return s.noPeer(name)
 	}
-	return postgres.Failed(doing, err)
+	return err
 }
 
 // RemovePeer forgets a peer of which no copies are kept. Its name joins again only by a new invitation.
 func (s *Store) RemovePeer(ctx context.Context, name fleet.RegionName) error {
-	return s.change(ctx, "remove the region", func(q *db.Queries, _ []fleet.RegionMember) error {
+	return s.change(ctx, func(q *db.Queries, _ []fleet.RegionMember) error {
 		copies, err := s.copies(ctx, q, string(name))
 		if err != nil {
 			return err

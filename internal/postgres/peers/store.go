@@ -20,5 +20,5 @@ func On(s *postgres.Store) *Store { return &Store{Store: s, copies: countCopies}
 
 func countCopies(ctx context.Context, q *db.Queries, region string) (int64, error) {
 	n, err := q.CountCopies(ctx, region)
-	return n, postgres.Failed("count copies", err)
+	return n, err
 }

@@ -36,7 +36,7 @@ func (s *Store) Standing(ctx context.Context, keys []fleet.ObjectKey) (map[fleet
 			o := standingOf(r)
 			out[o.ObjectKey] = o
 		}
-		return postgres.Failed("read objects", err)
+		return err
 	})
 	return out, err
 }
@@ -71,7 +71,7 @@ func (s *Store) Copied(ctx context.Context, keys []fleet.ObjectKey) (map[fleet.O
 			}
 			out[o.ObjectKey] = Copied{Object: o}
 		}
-		return postgres.Failed("read copies", err)
+		return err
 	})
 	return out, err
 }
@@ -125,7 +125,7 @@ func (s *Store) HeldRevisions(ctx context.Context, keys []fleet.ObjectKey) (map[
 		}
 		rows, err := s.Q.HeldRevisions(ctx, p)
 		if err != nil {
-			return postgres.Failed("read what nodes hold", err)
+			return err
 		}
 		for _, r := range rows {
 			h, err := heldRevisionOf(r)
@@ -151,7 +151,7 @@ func heldRevisionOf(r db.HeldRevisionsRow) (HeldRevision, error) {
 		return h, nil
 	}
 	h.Known = true
-	return h, postgres.Failed("read the spec of a revision", json.Unmarshal(r.Spec, &h.Spec))
+	return h, postgres.Unreadable("the spec of a revision", json.Unmarshal(r.Spec, &h.Spec))
 }
 
 // ApplySet reads the objects of this region that carry a label of one apply set, without the specs of those that hold no
@@ -175,7 +175,7 @@ func (s *Store) ApplySet(ctx context.Context, name string) ([]fleet.Object, erro
 			Generation: r.Generation, ResourceVersion: r.ResourceVersion, Spec: r.Spec, Syncing: r.Syncing,
 		})
 	}
-	return out, postgres.Failed("read an apply set", err)
+	return out, err
 }
 
 // BodyOf is bytes that a project may refer to.
@@ -197,7 +197,7 @@ func (s *Store) BodySizes(ctx context.Context, of []BodyOf) (map[BodyOf]int64, e
 		for _, r := range rows {
 			out[BodyOf{fleet.ProjectName(r.Project), postgres.HashText(r.Hash)}] = r.Size
 		}
-		return postgres.Failed("read artifacts", err)
+		return err
 	})
 	return out, err
 }
@@ -212,7 +212,7 @@ func (s *Store) LastTemplateGenerations(ctx context.Context, names []string) (ma
 	for _, r := range rows {
 		out[r.Name] = r.Generation
 	}
-	return out, postgres.Failed("read template generations", err)
+	return out, err
 }
 
 // SitesOfNodes gives the sites of those nodes that have one.
@@ -225,7 +225,7 @@ func (s *Store) SitesOfNodes(ctx context.Context, nodes []string) (map[string]st
 	for _, r := range rows {
 		out[r.Name] = r.Site
 	}
-	return out, postgres.Failed("read the sites of nodes", err)
+	return out, err
 }
 
 // SeenKeys gives those of an actor's idempotency keys under which something was done.
@@ -238,7 +238,7 @@ func (s *Store) SeenKeys(ctx context.Context, actor string, keys []string) (map[
 	for _, key := range rows {
 		out[key] = true
 	}
-	return out, postgres.Failed("read idempotency keys", err)
+	return out, err
 }
 
 // planActor is under whom plans are kept among the idempotency keys; no token is called so.
@@ -246,7 +246,7 @@ const planActor = "plan"
 
 // ClaimPlan lets one request apply a plan: the same request again may, any other may not.
 func (s *Store) ClaimPlan(ctx context.Context, digest string, request []byte) error {
-	return s.Tx(ctx, "claim the plan", func(q *db.Queries) error {
+	return s.Tx(ctx, func(q *db.Queries) error {
 		row, err := q.GetIdempotency(ctx, db.GetIdempotencyParams{Actor: planActor, Key: digest})
 		if postgres.NoRows(err) {
 			return q.InsertIdempotency(ctx, db.InsertIdempotencyParams{Actor: planActor, Key: digest, RequestHash: request})

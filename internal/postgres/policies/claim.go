@@ -20,7 +20,7 @@ func (s *Store) inSync(ctx context.Context, q *db.Queries, peer, after string) (
 		return false, nil
 	}
 	if err != nil {
-		return false, postgres.Failed("read the stream", err)
+		return false, err
 	}
 	at, is := postgres.PlaceOfToken(position)
 	return is && !at.Before(fence), nil
@@ -30,15 +30,15 @@ func (s *Store) inSync(ctx context.Context, q *db.Queries, peer, after string) (
 func (s *Store) compared(ctx context.Context, q *db.Queries, o *fleet.Object, peer string, epoch int64) (bool, error) {
 	is, err := q.ClaimCompared(ctx, db.ClaimComparedParams{Region: s.birth(o), Kind: string(o.Kind), Name: o.Name, Epoch: epoch, Peer: peer})
 	if !postgres.NoRows(err) {
-		return is, postgres.Failed("read the comparison", err)
+		return is, err
 	}
 	wanted, err := postgres.WantSync(ctx, q, peer, false)
 	if err != nil {
 		return false, err
 	}
-	return false, postgres.Failed("have the claim wait for a comparison", q.WantClaimCompared(ctx, db.WantClaimComparedParams{
+	return false, q.WantClaimCompared(ctx, db.WantClaimComparedParams{
 		Region: s.birth(o), Kind: string(o.Kind), Name: o.Name, Epoch: epoch, Peer: peer, Wanted: wanted,
-	}))
+	})
 }
 
 // handOver claims the holders of a name that are handed over to this region, and gives what one of them waits for; nil for none.
@@ -48,7 +48,7 @@ func (s *Store) handOver(ctx context.Context, v fleet.PolicyVisit) (out *fleet.H
 	if err != nil || !moving {
 		return nil, err
 	}
-	err = s.Tx(ctx, "hand over "+key.String(), func(q *db.Queries) error {
+	err = s.Tx(ctx, func(q *db.Queries) error {
 		out = nil
 		if err := postgres.Lock(ctx, q, []fleet.ObjectKey{key}); err != nil {
 			return err
@@ -69,7 +69,7 @@ func (s *Store) handOver(ctx context.Context, v fleet.PolicyVisit) (out *fleet.H
 		if out == nil {
 			return nil
 		}
-		return postgres.Failed("note what is waited for", postgres.NoteWaiting(ctx, q, fleet.PolicySubject(key), fleet.OperationHandOver, out.Waits))
+		return postgres.NoteWaiting(ctx, q, fleet.PolicySubject(key), fleet.OperationHandOver, out.Waits)
 	})
 	return out, err
 }
@@ -78,7 +78,7 @@ func (s *Store) handOver(ctx context.Context, v fleet.PolicyVisit) (out *fleet.H
 func (s *Store) moving(ctx context.Context, q *db.Queries, key fleet.ObjectKey) (bool, error) {
 	rows, err := q.HoldersNamed(ctx, db.HoldersNamedParams{Kinds: []string{string(key.Kind)}, Names: []string{key.Name}})
 	if err != nil {
-		return false, postgres.Failed("read policy holders", err)
+		return false, err
 	}
 	for _, r := range rows {
 		spec, err := fleet.HolderOf(key.Kind, r.Spec)
@@ -107,7 +107,7 @@ func (s *Store) named(ctx context.Context, q *db.Queries, key fleet.ObjectKey) (
 		o := postgres.CopyOf(r)
 		out = append(out, &o)
 	}
-	return out, postgres.Failed("read copies", err)
+	return out, err
 }
 
 // move does what a holder waits for, or says what that is; nil when it is where it belongs.
@@ -152,11 +152,11 @@ func (s *Store) move(ctx context.Context, q *db.Queries, o *fleet.Object) (*flee
 	}
 	dropped := db.DropClaimComparedParams{Region: s.birth(o), Kind: string(o.Kind), Name: o.Name}
 	if err := q.DropClaimCompared(ctx, dropped); err != nil {
-		return nil, postgres.Failed("forget the comparison", err)
+		return nil, err
 	}
 	p := db.WantPolicyTurnParams{Kind: string(o.Kind), Name: o.Name, Generation: o.Generation, Restart: true}
 	if err := q.WantPolicyTurn(ctx, p); err != nil {
-		return nil, postgres.Failed("have the policy applied", err)
+		return nil, err
 	}
 	return nil, postgres.PutOutbox(ctx, q, fleet.PolicySubject(o.ObjectKey))
 }
@@ -171,7 +171,7 @@ func (s *Store) awaitClaim(ctx context.Context, q *db.Queries, o *fleet.Object, 
 	out.Waits += trouble
 	asked, err := q.HandOverAsked(ctx, fleet.PolicySubject(o.ObjectKey))
 	if err != nil {
-		return nil, postgres.Failed("read operations", err)
+		return nil, err
 	}
 	out.Cancel = asked.Cancelled > 0 && asked.Asked == 0
 	return out, nil

@@ -22,7 +22,7 @@ type HandOverRequest struct {
 
 // AskHandOver fences the holder here for another region, or claims it by force, and opens the operation that ends with the claim.
 func (s *Store) AskHandOver(ctx context.Context, in HandOverRequest) (postgres.Operation, error) {
-	return postgres.Only(s.Request(ctx, "hand over "+in.Holder.String(), in.Request, func(q *db.Queries) error {
+	return postgres.Only(s.Request(ctx, in.Request, func(q *db.Queries) error {
 		return postgres.Lock(ctx, q, []fleet.ObjectKey{in.Holder})
 	}, func(q *db.Queries) ([]postgres.Operation, error) {
 		o, err := s.FindNamed(ctx, q, fleet.CopyKey{Region: in.Region, ObjectKey: in.Holder})
@@ -45,7 +45,7 @@ func (s *Store) AskHandOver(ctx context.Context, in HandOverRequest) (postgres.O
 		}
 		p := db.WantPolicyTurnParams{Kind: string(in.Holder.Kind), Name: in.Holder.Name, Generation: o.Generation, Restart: in.Force}
 		if err := q.WantPolicyTurn(ctx, p); err != nil {
-			return nil, postgres.Failed("have the policy applied", err)
+			return nil, err
 		}
 		op, err := postgres.OpenOperation(ctx, q, in.Request, postgres.NewOperation{
 			Kind: fleet.OperationHandOver, Name: in.Holder.Name, Subject: fleet.PolicySubject(in.Holder), Project: o.Project, Forced: in.Force,
@@ -104,17 +104,17 @@ func (s *Store) fence(ctx context.Context, q *db.Queries, o *fleet.Object, polic
 func withControl(o *fleet.Object, policy *fleet.MultiRegionPolicy, region string) (json.RawMessage, error) {
 	var spec map[string]json.RawMessage // keeps what a newer build wrote
 	if err := json.Unmarshal(o.Spec, &spec); err != nil {
-		return nil, postgres.Failed("read the spec of "+o.String(), err)
+		return nil, postgres.Unreadable("the spec of "+o.String(), err)
 	}
 	changed := *policy
 	changed.DefaultControlRegion = region
 	b, err := json.Marshal(changed)
 	if err != nil {
-		return nil, postgres.Failed("write the policy of "+o.String(), err)
+		return nil, err
 	}
 	spec["multiRegionPolicy"] = b
 	out, err := json.Marshal(spec)
-	return out, postgres.Failed("write the spec of "+o.String(), err)
+	return out, err
 }
 
 // force claims the holder as this region knows it. What its owner wrote later is listed there when it returns.
@@ -140,7 +140,7 @@ func (s *Store) renounced(ctx context.Context, q *db.Queries, o *fleet.Object) (
 	if postgres.NoRows(err) {
 		return 0, nil
 	}
-	return epoch, postgres.Failed("read what was renounced", err)
+	return epoch, err
 }
 
 // birth is the region that created an object.
@@ -166,7 +166,7 @@ func (s *Store) RenounceOf(ctx context.Context, holder fleet.ObjectKey) (to flee
 
 // Renounce promises the owner of a holder not to claim it in an epoch. It is illegal_state when this region has claimed it.
 func (s *Store) Renounce(ctx context.Context, peer fleet.RegionName, r fleet.Renounce) error {
-	return s.Tx(ctx, "renounce "+r.Holder().String(), func(q *db.Queries) error {
+	return s.Tx(ctx, func(q *db.Queries) error {
 		if err := postgres.Lock(ctx, q, []fleet.ObjectKey{r.Holder()}); err != nil {
 			return err
 		}
@@ -186,7 +186,7 @@ func (s *Store) Renounce(ctx context.Context, peer fleet.RegionName, r fleet.Ren
 		}
 		gone, err := q.HoldersGone(ctx, db.HoldersGoneParams{Kinds: []string{string(r.Kind)}, Names: []string{r.Name}})
 		if err != nil {
-			return postgres.Failed("look whether it was claimed", err)
+			return err
 		}
 		for _, g := range gone {
 			if g.Region == string(r.Region) && g.Owner == s.Region && g.OwnerEpoch >= r.Epoch {
@@ -194,7 +194,7 @@ func (s *Store) Renounce(ctx context.Context, peer fleet.RegionName, r fleet.Ren
 			}
 		}
 		p := db.RenounceParams{Region: string(r.Region), Kind: string(r.Kind), Name: r.Name, Epoch: r.Epoch}
-		return postgres.Failed("renounce", q.Renounce(ctx, p))
+		return q.Renounce(ctx, p)
 	})
 }
 
@@ -202,7 +202,7 @@ func (s *Store) Renounce(ctx context.Context, peer fleet.RegionName, r fleet.Ren
 // of the fence.
 func (s *Store) TakeBack(ctx context.Context, r fleet.Renounce) error {
 	key := r.Holder()
-	return s.Tx(ctx, "take back "+key.String(), func(q *db.Queries) error {
+	return s.Tx(ctx, func(q *db.Queries) error {
 		if err := postgres.Lock(ctx, q, []fleet.ObjectKey{key}); err != nil {
 			return err
 		}
@@ -232,7 +232,7 @@ func (s *Store) TakeBack(ctx context.Context, r fleet.Renounce) error {
 		}
 		p := db.WantPolicyTurnParams{Kind: string(o.Kind), Name: o.Name, Generation: next.Generation, Restart: true}
 		if err := q.WantPolicyTurn(ctx, p); err != nil {
-			return postgres.Failed("have the policy applied", err)
+			return err
 		}
 		return postgres.EndOperations(ctx, q, fleet.PolicySubject(key), postgres.Ending{
 			Kind: fleet.OperationHandOver, State: fleet.OperationCancelled, Reason: "cancelled",

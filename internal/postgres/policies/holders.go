@@ -44,7 +44,7 @@ func HolderWritten(ctx context.Context, q *db.Queries, w postgres.Write, _ any, 
 	}
 	p := db.WantPolicyTurnParams{Kind: string(w.Key.Kind), Name: w.Key.Name, Generation: out.After.Generation, Restart: true}
 	if err := q.WantPolicyTurn(ctx, p); err != nil {
-		return postgres.Failed("have the policy applied", err)
+		return err
 	}
 	return postgres.PutOutbox(ctx, q, fleet.PolicySubject(w.Key))
 }
@@ -53,7 +53,7 @@ func HolderWritten(ctx context.Context, q *db.Queries, w postgres.Write, _ any, 
 func governsAnew(ctx context.Context, q *db.Queries, w postgres.Write, out postgres.Written) (bool, error) {
 	if out.Before == nil {
 		named, err := q.NamedAlready(ctx, db.NamedAlreadyParams{Kind: string(w.Key.Kind), Name: w.Key.Name, Project: string(out.After.Project)})
-		return named, postgres.Failed("look for what the holder governs", err)
+		return named, err
 	}
 	if !out.Changed {
 		return false, nil
@@ -65,14 +65,14 @@ func governsAnew(ctx context.Context, q *db.Queries, w postgres.Write, out postg
 
 // HolderRemoved drops how far the policy was applied; its entity finds nothing and ends.
 func HolderRemoved(ctx context.Context, q *db.Queries, w postgres.Write, _ *fleet.Object) error {
-	return postgres.Failed("drop the policy's turn", q.DropPolicyTurn(ctx, db.DropPolicyTurnParams{Kind: string(w.Key.Kind), Name: w.Key.Name}))
+	return q.DropPolicyTurn(ctx, db.DropPolicyTurnParams{Kind: string(w.Key.Kind), Name: w.Key.Name})
 }
 
 // UnusedOrganization refuses to delete an organization that a project belongs to.
 func UnusedOrganization(ctx context.Context, q *db.Queries, key fleet.ObjectKey) error {
 	n, err := q.UsesOfOrganization(ctx, key.Name)
 	if err != nil || n == 0 {
-		return postgres.Failed("look for uses", err)
+		return err
 	}
 	return fleet.Errorf(fleet.IllegalState, "%s still has %d projects", key, n).WithHint("delete them first")
 }
@@ -85,7 +85,7 @@ func UnusedService(ctx context.Context, q *db.Queries, key fleet.ObjectKey) erro
 	}
 	uses, err := q.UsesOfService(ctx, db.UsesOfServiceParams{Project: string(o.Project), Service: key.Name})
 	if err != nil || len(uses) == 0 {
-		return postgres.Failed("look for uses", err)
+		return err
 	}
 	counts := make([]string, len(uses))
 	for i, u := range uses {

@@ -24,7 +24,7 @@ func (s *Store) repairOwn(ctx context.Context) (repaired int64, err error) {
 	for after.MaxRows = pageSize; ; {
 		rows, err := s.Q.SyncingAfter(ctx, after)
 		if err != nil || len(rows) == 0 {
-			return repaired, postgres.Failed("read the syncing of objects", err)
+			return repaired, err
 		}
 		all := make([]db.Object, len(rows))
 		for i, r := range rows {
@@ -71,13 +71,13 @@ func (s *Store) repair(ctx context.Context, keys []fleet.ObjectKey) (repaired in
 		p.Kinds, p.Scopes, p.Names = append(p.Kinds, string(k.Kind)), append(p.Scopes, k.Scope), append(p.Names, k.Name)
 		locks[postgres.LockID(k)] = false
 	}
-	err = s.Tx(ctx, "repair syncing", func(q *db.Queries) error {
+	err = s.Tx(ctx, func(q *db.Queries) error {
 		if err := postgres.LockKeys(ctx, q, locks); err != nil {
 			return err
 		}
 		rows, err := q.ObjectsNow(ctx, p)
 		if err != nil {
-			return postgres.Failed("read objects", err)
+			return err
 		}
 		wrong, err := s.wrong(ctx, q, rows, s.Govern)
 		if err != nil || len(wrong) == 0 {
@@ -132,7 +132,7 @@ func (s *Store) repairCopies(ctx context.Context) (repaired int64, err error) {
 	for {
 		rows, err := s.Q.WatchCopies(ctx, p)
 		if err != nil || len(rows) == 0 {
-			return repaired, postgres.Failed("read copies", err)
+			return repaired, err
 		}
 		all := make([]*fleet.Object, len(rows))
 		for i, r := range rows {

@@ -28,11 +28,11 @@ func (s *Store) find(ctx context.Context, q *db.Queries, keys []fleet.CopyKey) (
 	}
 	objects, err := q.ObjectsNow(ctx, own)
 	if err != nil {
-		return nil, postgres.Failed("read objects", err)
+		return nil, err
 	}
 	copies, err := q.CopiesNow(ctx, copied)
 	if err != nil {
-		return nil, postgres.Failed("read copies", err)
+		return nil, err
 	}
 	out := make([]*fleet.Object, 0, len(keys))
 	for _, r := range objects {

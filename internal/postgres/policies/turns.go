@@ -25,7 +25,7 @@ type PolicyRequest struct {
 // AskPolicy opens an operation for a full turn. It joins the turn that is under way: that applies the same policy.
 func (s *Store) AskPolicy(ctx context.Context, in PolicyRequest) (postgres.Operation, error) {
 	var holder *fleet.Object
-	return postgres.Only(s.Request(ctx, "apply the policy of "+in.Holder.String(), in.Request, func(q *db.Queries) (err error) {
+	return postgres.Only(s.Request(ctx, in.Request, func(q *db.Queries) (err error) {
 		if err = postgres.Lock(ctx, q, nil, in.Holder); err == nil {
 			holder, err = s.FindNamed(ctx, q, fleet.CopyKey{Region: in.Region, ObjectKey: in.Holder})
 		}
@@ -36,7 +36,7 @@ func (s *Store) AskPolicy(ctx context.Context, in PolicyRequest) (postgres.Opera
 		}
 		p := db.WantPolicyTurnParams{Kind: string(in.Holder.Kind), Name: in.Holder.Name, Generation: holder.Generation}
 		if err := q.WantPolicyTurn(ctx, p); err != nil {
-			return nil, postgres.Failed("have the policy applied", err)
+			return nil, err
 		}
 		op, err := postgres.OpenOperation(ctx, q, in.Request, postgres.NewOperation{
 			Kind: fleet.OperationApplyPolicy, Name: in.Holder.Name, Subject: fleet.PolicySubject(in.Holder), Project: holder.Project,
@@ -58,7 +58,7 @@ func (s *Store) ApplyPolicyPage(ctx context.Context, v fleet.PolicyVisit) (fleet
 	}
 	for {
 		p := &page{}
-		err := s.Tx(ctx, "apply the policy of "+v.Holder().String(), func(q *db.Queries) error {
+		err := s.Tx(ctx, func(q *db.Queries) error {
 			p = &page{s: s, q: q, visit: v, moving: moving, above: done, refreshed: refreshed}
 			return p.apply(ctx)
 		})
@@ -77,7 +77,7 @@ func (s *Store) ApplyPolicyPage(ctx context.Context, v fleet.PolicyVisit) (fleet
 
 // refreshHolder refreshes the policy holders of a name, as a write of them would.
 func (s *Store) refreshHolder(ctx context.Context, key fleet.ObjectKey) (refreshed int64, err error) {
-	err = s.Tx(ctx, "refresh "+key.String(), func(q *db.Queries) error {
+	err = s.Tx(ctx, func(q *db.Queries) error {
 		refreshed = 0
 		if err := postgres.Lock(ctx, q, []fleet.ObjectKey{key}); err != nil {
 			return err
@@ -164,14 +164,14 @@ func (p *page) apply(ctx context.Context) error {
 	subject := fleet.PolicySubject(p.visit.Holder())
 	by := db.ServeOperationsParams{Run: p.visit.Run, Build: p.visit.Build, Subjects: []string{subject}}
 	if err := p.q.ServeOperations(ctx, by); err != nil {
-		return postgres.Failed("serve operations", err)
+		return err
 	}
 	row, err := p.q.GetPolicyTurn(ctx, db.GetPolicyTurnParams{Kind: string(p.visit.Kind), Name: p.visit.Name})
 	if postgres.NoRows(err) {
 		return p.end(ctx, p.deleted())
 	}
 	if err != nil {
-		return postgres.Failed("read how far the policy is applied", err)
+		return err
 	}
 	p.row, p.at, p.began, p.wrapped = row, placeOf(row.At), placeOf(row.Began), row.Wrapped
 	if row.EndedAt == nil {
@@ -210,7 +210,7 @@ func (p *page) end(ctx context.Context, e postgres.Ending) error {
 	if err := p.endHandOver(ctx, subject); err != nil {
 		return err
 	}
-	return postgres.Failed("take the outbox", p.q.TakeOutbox(ctx, []string{subject}))
+	return p.q.TakeOutbox(ctx, []string{subject})
 }
 
 // move stores the position. If the turn was moved or restarted since it was read, nothing of this page is kept.
@@ -220,7 +220,7 @@ func (p *page) move(ctx context.Context) (bool, error) {
 		At: p.at.columns(), Wrapped: p.wrapped, Visited: p.visited, Refreshed: p.refreshed, Done: p.done,
 	})
 	if err != nil && !postgres.NoRows(err) {
-		return false, postgres.Failed("store how far the policy is applied", err)
+		return false, err
 	}
 	if p.feed = feed; err != nil {
 		p.done, p.at, p.visited, p.refreshed = false, placeOf(p.row.At), 0, 0
@@ -290,7 +290,7 @@ func (p *page) nextProject(ctx context.Context, after string) (name string, err 
 	if p.visit.Kind == fleet.KindService {
 		name, err = p.q.ProjectOfService(ctx, db.ProjectOfServiceParams{Service: p.visit.Name, After: after, Until: until})
 	}
-	return name, postgres.Failed("read the projects under "+p.visit.Holder().String(), err)
+	return name, err
 }
 
 func (p *page) keys(ctx context.Context, project string) ([]db.GovernedAfterRow, error) {
@@ -303,10 +303,10 @@ func (p *page) keys(ctx context.Context, project string) ([]db.GovernedAfterRow,
 		in.Within = p.visit.Name
 	}
 	if err := p.q.PlanInOrder(ctx); err != nil {
-		return nil, postgres.Failed("read what the policy governs", err)
+		return nil, err
 	}
 	keys, err := p.q.GovernedAfter(ctx, in)
-	return keys, postgres.Failed("read what the policy governs", err)
+	return keys, err
 }
 
 // refresh locks the objects of a page and refreshes them, unless a holder among them has to come first.

@@ -14,7 +14,7 @@ import (
 // SetVersion is the number of a site's expected set.
 func (s *Store) SetVersion(ctx context.Context, site fleet.SiteName) (fleet.SetVersion, error) {
 	r, err := s.Q.SetVersionOf(ctx, string(site))
-	return fleet.SetVersion{Era: r.Era, Number: r.Version}, postgres.Failed("read the version of the set", err)
+	return fleet.SetVersion{Era: r.Era, Number: r.Version}, err
 }
 
 // ExpectedSet is what the nodes of a site should hold (N33, N79). Its version is read
@@ -32,7 +32,7 @@ func (s *Store) ExpectedSet(ctx context.Context, site fleet.SiteName) (fleet.Exp
 			RunHash: postgres.HashText(r.RunHash), Enabled: r.Enabled, InFlight: r.InFlight,
 		}
 	}
-	return out, postgres.Failed("read the expected set", err)
+	return out, err
 }
 
 // SeeStops gives of some names of a site the deletes and disables that are deployed or desired.
@@ -50,7 +50,7 @@ func (s *Store) SeeStops(ctx context.Context, site fleet.SiteName, names []fleet
 			Deployed:         r.Deployed, Staged: r.Staged, Awaited: r.Awaited, Owed: r.Owed,
 		}
 	}
-	return out, postgres.Failed("read deletes and disables", err)
+	return out, err
 }
 
 // TicketRequest asks for ways to fetch what is deployed of some instances, one token each.
@@ -74,11 +74,11 @@ type Tickets struct {
 // many they are.
 func (s *Store) MakeTickets(ctx context.Context, in TicketRequest) (Tickets, error) {
 	var out Tickets
-	err := s.Tx(ctx, "make snapshot tickets", func(q *db.Queries) error {
+	err := s.Tx(ctx, func(q *db.Queries) error {
 		out = Tickets{}
 		n, err := q.GetNode(ctx, string(in.Pass.Node))
 		if err != nil {
-			return postgres.Failed("read the node", err)
+			return err
 		}
 		at, err := nodes.On(s.Store).Welcome(ctx, q, in.Pass.Node)
 		if err != nil {
@@ -106,7 +106,7 @@ func insertTickets(ctx context.Context, q *db.Queries, in TicketRequest) (made [
 		p.Ids, p.Names, placeOf[id] = append(p.Ids, id), append(p.Names, string(name)), i
 	}
 	if made, err = q.InsertTickets(ctx, p); err != nil {
-		return nil, nil, postgres.Failed("write snapshot tickets", err)
+		return nil, nil, err
 	}
 	tokens := db.InsertFetchTokensParams{Node: p.Node, Seconds: p.Seconds}
 	for _, m := range made {
@@ -114,7 +114,7 @@ func insertTickets(ctx context.Context, q *db.Queries, in TicketRequest) (made [
 		places = append(places, place)
 		tokens.Ids, tokens.Hashes = append(tokens.Ids, m.ID), append(tokens.Hashes, in.Tokens[place])
 	}
-	return made, places, postgres.Failed("write fetch tokens", q.InsertFetchTokens(ctx, tokens))
+	return made, places, q.InsertFetchTokens(ctx, tokens)
 }
 
 func ticketCommands(ctx context.Context, q *db.Queries, in TicketRequest, made []db.InsertTicketsRow, at nodes.Welcome) ([]fleet.RefreshDeploymentCommand, error) {
@@ -124,7 +124,7 @@ func ticketCommands(ctx context.Context, q *db.Queries, in TicketRequest, made [
 	}
 	rows, err := q.GetRevisions(ctx, p)
 	if err != nil {
-		return nil, postgres.Failed("read revisions", err)
+		return nil, err
 	}
 	byName := map[string]*db.Revision{}
 	for i := range rows {

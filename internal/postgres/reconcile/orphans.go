@@ -18,12 +18,12 @@ func (s *Store) ConfirmAbsent(ctx context.Context, pass Pass, extras []fleet.Ext
 	out := fleet.Absence{Drop: []fleet.RefreshDeploymentCommand{}, Wait: []fleet.Differs{}, Keep: []fleet.Differs{}}
 	deployed, err := s.Q.CountDeployed(ctx, string(pass.Site))
 	if err != nil {
-		return out, postgres.Failed("count what is deployed", err)
+		return out, err
 	}
 	limit := decide.DropCap(int(deployed))
 	for _, e := range extras {
 		var one fleet.Absence
-		err := s.Tx(ctx, "confirm that "+string(e.Instance)+" is absent", func(q *db.Queries) (err error) {
+		err := s.Tx(ctx, func(q *db.Queries) (err error) {
 			one, err = s.confirmAbsent(ctx, q, absence{pass, e, limit})
 			return err
 		})
@@ -49,11 +49,11 @@ func (s *Store) confirmAbsent(ctx context.Context, q *db.Queries, a absence) (fl
 	}
 	pass, err := q.LockReconcile(ctx, a.ID)
 	if err != nil {
-		return none, postgres.Failed("lock the comparison", err)
+		return none, err
 	}
 	row, err := q.SeeAbsence(ctx, db.SeeAbsenceParams{Site: string(a.Site), Name: string(a.Instance), Node: string(a.Node)})
 	if err != nil {
-		return none, postgres.Failed("look for the name", err)
+		return none, err
 	}
 	do, why := decide.Absent(absenceSeen(row, a.Version), int(pass.Drops) < a.limit)
 	because := []fleet.Differs{{Instance: a.Instance, Why: why}}
@@ -78,22 +78,22 @@ func absenceSeen(row db.SeeAbsenceRow, held fleet.Version) fleet.AbsenceSeen {
 }
 
 func (s *Store) listOrphan(ctx context.Context, q *db.Queries, a absence, why string) error {
-	return postgres.Failed("list it for an operator", q.ListOrphan(ctx, db.ListOrphanParams{
+	return q.ListOrphan(ctx, db.ListOrphanParams{
 		Node: string(a.Node), Name: string(a.Instance), Site: string(a.Site), Era: a.Version.Era, Revision: a.Version.Revision,
 		Hash: postgres.HashBytes(a.Hash), Reason: why, Reconcile: a.ID,
-	}))
+	})
 }
 
 // buryUnknown gives a name that the region never released a number to be deleted by.
 func buryUnknown(ctx context.Context, q *db.Queries, a absence) (fleet.Version, error) {
 	r, err := q.GetRegion(ctx)
 	if err != nil {
-		return fleet.Version{}, postgres.Failed("read the region", err)
+		return fleet.Version{}, err
 	}
 	last, err := q.BuryUnknown(ctx, db.BuryUnknownParams{
 		Site: string(a.Site), Name: string(a.Instance), Revision: a.Version.Revision + 1,
 	})
-	return fleet.Version{Era: r.Era, Revision: last}, postgres.Failed("write the tombstone", err)
+	return fleet.Version{Era: r.Era, Revision: last}, err
 }
 
 // dropOrphan counts the drop and gives the node its delete. What waited stays listed until
@@ -107,7 +107,7 @@ func (s *Store) dropOrphan(ctx context.Context, q *db.Queries, a absence, tombst
 		}
 	}
 	if err := q.CountDrop(ctx, a.ID); err != nil {
-		return out, postgres.Failed("count the drop", err)
+		return out, err
 	}
 	at, err := nodes.On(s.Store).Welcome(ctx, q, a.Node)
 	if err != nil {
@@ -183,5 +183,5 @@ func (s *Store) ListOrphans(ctx context.Context, of OrphanFilter, after string, 
 			out[i].ApprovedBy = *r.ApprovedBy
 		}
 	}
-	return out, postgres.Failed("list orphans", err)
+	return out, err
 }

@@ -31,7 +31,7 @@ func (s *Store) ApproveOrphans(ctx context.Context, in OrphanApproval) (*postgre
 	of := nodes.ReconcileRequest{Node: in.Node}
 	var found []db.Node
 	var site *fleet.Object
-	ops, err := s.Request(ctx, "approve orphans of "+string(in.Node), in.Request, func(q *db.Queries) (err error) {
+	ops, err := s.Request(ctx, in.Request, func(q *db.Queries) (err error) {
 		found, site, err = nodes.LockNodes(ctx, q, of)
 		return err
 	}, func(q *db.Queries) ([]postgres.Operation, error) {
@@ -62,13 +62,13 @@ func (a *approving) approve(ctx context.Context) error {
 	every := a.All && a.Project == "" // instances are let go by who sees all
 	instances, err := a.q.LockOrphans(ctx, db.LockOrphansParams{Node: a.node.Name, Every: every, Names: texts(a.Instances)})
 	if err != nil {
-		return postgres.Failed("read what is listed", err)
+		return err
 	}
 	replicas, err := a.q.LockOrphanReplicas(ctx, db.LockOrphanReplicasParams{
 		Node: a.node.Name, Every: a.All, Ids: texts(a.Replicas), Project: string(a.Project),
 	})
 	if err != nil {
-		return postgres.Failed("read what is listed", err)
+		return err
 	}
 	if err := a.allListed(instances, replicas); err != nil {
 		return err
@@ -113,7 +113,7 @@ func (a *approving) instances(ctx context.Context, names []string) error {
 	for _, o := range approved {
 		a.approved = append(a.approved, approvedOrphan{Instance: o.Name, Era: o.Era, Revision: o.Revision, RevisionHash: postgres.HashText(o.Hash), Reason: o.Reason})
 	}
-	return postgres.Failed("approve orphans", err)
+	return err
 }
 
 // replicas approves, and names them to the node as those that it is to end.
@@ -130,7 +130,7 @@ func (a *approving) replicas(ctx context.Context, listed []db.LockOrphanReplicas
 		return nil
 	}
 	if err := a.q.ApproveOrphanReplicas(ctx, db.ApproveOrphanReplicasParams{Node: a.node.Name, Actor: &a.Actor, Ids: bury.Ids}); err != nil {
-		return postgres.Failed("approve orphans", err)
+		return err
 	}
 	versions, err := deployments.RaiseSets(ctx, a.q, []string{a.node.Name})
 	if err != nil {
@@ -138,7 +138,7 @@ func (a *approving) replicas(ctx context.Context, listed []db.LockOrphanReplicas
 	}
 	bury.Listed = versions[a.node.Name]
 	if err := a.q.BuryUnlisted(ctx, bury); err != nil {
-		return postgres.Failed("write the tombstones", err)
+		return err
 	}
 	return deployments.TellSets(ctx, a.q, versions)
 }

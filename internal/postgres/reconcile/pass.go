@@ -19,20 +19,20 @@ const keptReconciles = 20
 func (s *Store) BeginReconcile(ctx context.Context, in fleet.ReconcileStart) (fleet.ReconcileBegun, error) {
 	var out fleet.ReconcileBegun
 	subject := fleet.NodeSubject(in.Node)
-	err := s.Tx(ctx, "begin to reconcile "+string(in.Node), func(q *db.Queries) error {
+	err := s.Tx(ctx, func(q *db.Queries) error {
 		out = fleet.ReconcileBegun{}
 		n, err := q.GetNode(ctx, string(in.Node))
 		if postgres.NoRows(err) {
 			return postgres.OrNotFound(nil, "node", string(in.Node), "holdfast get nodes")
 		}
 		if err != nil {
-			return postgres.Failed("read the node", err)
+			return err
 		}
 		if err := postgres.Serve(ctx, q, postgres.Server{Run: in.Run, Build: in.Build}, subject); err != nil {
 			return err
 		}
 		if out.By, err = q.Now(ctx); err != nil {
-			return postgres.Failed("read the clock", err)
+			return err
 		}
 		if out.Why = cannotCompare(n); out.Why != "" {
 			return nil
@@ -60,13 +60,13 @@ func (s *Store) beginReconcile(ctx context.Context, q *db.Queries, in fleet.Reco
 		ID: in.ID, Node: n.Name, Site: n.Site, Reason: in.Reason, TokenHash: in.TokenHash, Run: in.Run, Seconds: in.TokenLife.Seconds(),
 	})
 	if err != nil {
-		return postgres.Failed("write the comparison", err)
+		return err
 	}
 	if err := q.EndOtherReconciles(ctx, db.EndOtherReconcilesParams{Node: n.Name, ID: in.ID}); err != nil {
-		return postgres.Failed("end the comparison before", err)
+		return err
 	}
 	if err := q.ForgetReconciles(ctx, db.ForgetReconcilesParams{Node: n.Name, Keep: keptReconciles}); err != nil {
-		return postgres.Failed("forget old comparisons", err)
+		return err
 	}
 	at, err := nodes.On(s.Store).Welcome(ctx, q, in.Node)
 	if err != nil {
@@ -90,7 +90,7 @@ func (s *Store) ReconcileOf(ctx context.Context, tokenHash []byte, life time.Dur
 	if postgres.NoRows(err) {
 		return Pass{}, fleet.Errorf(fleet.Unauthenticated, "the token is not valid for a comparison under way")
 	}
-	return Pass{r.ID, fleet.NodeName(r.Node), fleet.SiteName(r.Site)}, postgres.Failed("read the comparison", err)
+	return Pass{r.ID, fleet.NodeName(r.Node), fleet.SiteName(r.Site)}, err
 }
 
 // ReportReconcile stores a node's result of a comparison. A node that was asked to wait
@@ -98,33 +98,33 @@ func (s *Store) ReconcileOf(ctx context.Context, tokenHash []byte, life time.Dur
 func (s *Store) ReportReconcile(ctx context.Context, pass Pass, report fleet.ReconcileReport) error {
 	raw, err := json.Marshal(report)
 	if err != nil {
-		return postgres.Failed("write the report", err)
+		return err
 	}
-	return s.Tx(ctx, "take what came of a comparison", func(q *db.Queries) error {
+	return s.Tx(ctx, func(q *db.Queries) error {
 		n, err := q.ReportReconcile(ctx, db.ReportReconcileParams{ID: pass.ID, Report: raw})
 		if err != nil || n == 0 || report.Refused != "" || report.Unchanged {
-			return postgres.Failed("write the report", err)
+			return err
 		}
 		p := db.ForgetOrphansParams{Node: string(pass.Node), Reconcile: pass.ID}
-		return postgres.Failed("forget what waits no more", q.ForgetOrphans(ctx, p))
+		return q.ForgetOrphans(ctx, p)
 	})
 }
 
 // EndReconcile ends a comparison; the same end again changes nothing.
 func (s *Store) EndReconcile(ctx context.Context, e fleet.ReconcileEnd) error {
-	return s.Tx(ctx, "end the reconcile of "+string(e.Node), func(q *db.Queries) error {
+	return s.Tx(ctx, func(q *db.Queries) error {
 		if e.ID != "" {
 			state := "succeeded"
 			if e.State != fleet.OperationSucceeded {
 				state = "failed"
 			}
 			if _, err := q.EndReconcile(ctx, db.EndReconcileParams{ID: e.ID, State: state, Message: e.Message}); err != nil {
-				return postgres.Failed("end the comparison", err)
+				return err
 			}
 		}
-		return postgres.Failed("end operations", q.EndNodeOperations(ctx, db.EndNodeOperationsParams{
+		return q.EndNodeOperations(ctx, db.EndNodeOperationsParams{
 			Subject: fleet.NodeSubject(e.Node), State: string(e.State), Reason: e.Reason, Message: e.Message, AskedBy: e.By,
-		}))
+		})
 	})
 }
 
@@ -144,7 +144,7 @@ type Reconcile struct {
 func (s *Store) ListReconciles(ctx context.Context, node fleet.NodeName, limit int32) ([]Reconcile, error) {
 	rows, err := s.Q.ListReconciles(ctx, db.ListReconcilesParams{Node: string(node), MaxRows: limit})
 	if err != nil {
-		return nil, postgres.Failed("list comparisons", err)
+		return nil, err
 	}
 	out := make([]Reconcile, len(rows))
 	for i, r := range rows {
@@ -153,7 +153,7 @@ func (s *Store) ListReconciles(ctx context.Context, node fleet.NodeName, limit i
 			CreatedAt: r.CreatedAt, EndedAt: r.EndedAt,
 		}
 		if err := json.Unmarshal(r.Report, &out[i].Report); err != nil {
-			return nil, postgres.Failed("read a comparison's report", err)
+			return nil, postgres.Unreadable("a comparison's report", err)
 		}
 	}
 	return out, nil
@@ -166,7 +166,7 @@ func (s *Store) PeersOf(ctx context.Context, node fleet.NodeName) ([]fleet.NodeN
 	for i, r := range rows {
 		out[i] = fleet.NodeName(r)
 	}
-	return out, postgres.Failed("list peers", err)
+	return out, err
 }
 
 // NodeShard is a part of the nodes, and when one of them is due: not compared for Full, or
@@ -186,11 +186,11 @@ func (s *Store) NodesToReconcile(ctx context.Context, in NodeShard, after string
 	for i, r := range rows {
 		out[i] = fleet.NodeName(r)
 	}
-	return out, postgres.Failed("compare the nodes with what is deployed", err)
+	return out, err
 }
 
 // CountPairNodes counts the nodes that hold instances.
 func (s *Store) CountPairNodes(ctx context.Context) (int, error) {
 	n, err := s.Q.CountPairNodes(ctx)
-	return int(n), postgres.Failed("count nodes", err)
+	return int(n), err
 }

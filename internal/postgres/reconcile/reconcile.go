@@ -21,15 +21,15 @@ func (s *Store) ComparePage(ctx context.Context, node fleet.NodeName, after stri
 		return nil, "", postgres.OrNotFound(nil, "node", string(node), "holdfast get nodes")
 	}
 	if err != nil || n.Role == string(fleet.RoleWorker) {
-		return nil, "", postgres.Failed("read the node", err)
+		return nil, "", err
 	}
 	drifted, err := s.Q.DriftOfNode(ctx, db.DriftOfNodeParams{Node: n.Name, Site: n.Site, After: after, MaxRows: limit})
 	if err != nil || len(drifted) == 0 {
-		return nil, "", postgres.Failed("compare the node with what is deployed", err)
+		return nil, "", err
 	}
 	rows, err := s.Q.RevisionsOfNames(ctx, db.RevisionsOfNamesParams{Site: n.Site, Names: drifted})
 	if err != nil {
-		return nil, "", postgres.Failed("read deployed revisions", err)
+		return nil, "", err
 	}
 	page, err = s.compare(ctx, n, rows)
 	if len(drifted) == int(limit) {
@@ -49,7 +49,7 @@ func (s *Store) compare(ctx context.Context, n db.Node, rows []db.RevisionsOfNam
 	}
 	open, err := s.Q.ExpectedOfNode(ctx, db.ExpectedOfNodeParams{Site: n.Site, Names: names, Node: n.Name})
 	if err != nil {
-		return nil, postgres.Failed("read what is under way", err)
+		return nil, err
 	}
 	expected := map[string]bool{}
 	for _, name := range open {
@@ -57,7 +57,7 @@ func (s *Store) compare(ctx context.Context, n db.Node, rows []db.RevisionsOfNam
 	}
 	lease, err := s.Q.GetLease(ctx, n.Site)
 	if err != nil && !postgres.NoRows(err) {
-		return nil, postgres.Failed("read the lease", err)
+		return nil, err
 	}
 	page := make([]fleet.Comparison, len(rows))
 	for i, r := range rows {
@@ -80,7 +80,7 @@ func (s *Store) compare(ctx context.Context, n db.Node, rows []db.RevisionsOfNam
 func (s *Store) heldBy(ctx context.Context, n db.Node, names []string) (map[string]fleet.Held, error) {
 	list, err := s.Q.HeldByNode(ctx, db.HeldByNodeParams{Node: n.Name, Names: names})
 	if err != nil {
-		return nil, postgres.Failed("read what the node holds", err)
+		return nil, err
 	}
 	held := map[string]fleet.Held{}
 	for _, h := range list {
@@ -126,7 +126,7 @@ func (s *Store) SettleAgain(ctx context.Context, node fleet.NodeName, name fleet
 		p := db.ReopenSettledParams{Site: key.Scope, Name: key.Name, Revision: want.Revision, Node: string(node)}
 		n, err := q.ReopenSettled(ctx, p)
 		if err != nil || n > 0 {
-			return n > 0, postgres.Failed("take back how it was settled", err)
+			return n > 0, err
 		}
 		return true, oweAgain(ctx, q, node, want)
 	})
@@ -139,7 +139,7 @@ func (s *Store) ReleaseAgain(ctx context.Context, node fleet.NodeName, name flee
 	return s.mend(ctx, node, name, func(q *db.Queries, key fleet.ObjectKey) (bool, error) {
 		running, err := q.CountRunning(ctx, db.CountRunningParams{Subject: fleet.InstanceSubject(fleet.SiteName(key.Scope), name)})
 		if err != nil || running > 0 {
-			return false, postgres.Failed("count operations", err)
+			return false, err
 		}
 		snap, err := deliveries.Snapshot(ctx, q, key)
 		if err != nil || snap == nil || snap.Revision != revision.Revision {
@@ -168,7 +168,7 @@ func objectOrTombstone(ctx context.Context, q *db.Queries, key fleet.ObjectKey, 
 	}
 	project, err := q.LastProject(ctx, db.LastProjectParams{Site: key.Scope, Name: key.Name})
 	if err != nil {
-		return nil, postgres.Failed("read whose it was", err)
+		return nil, err
 	}
 	return &fleet.Object{
 		ObjectKey: key, Project: fleet.ProjectName(project), Generation: last.Generation, Spec: last.Spec,
@@ -183,11 +183,11 @@ func (s *Store) mend(ctx context.Context, node fleet.NodeName, name fleet.Instan
 ) (string, error) {
 	n, err := s.Q.GetNode(ctx, string(node))
 	if err != nil {
-		return "", postgres.Failed("read the node", err)
+		return "", err
 	}
 	key := fleet.InstanceKey(fleet.SiteName(n.Site), name)
 	subject := ""
-	err = s.Tx(ctx, "reconcile "+key.String(), func(q *db.Queries) error {
+	err = s.Tx(ctx, func(q *db.Queries) error {
 		subject = ""
 		if err := postgres.Lock(ctx, q, []fleet.ObjectKey{key}); err != nil {
 			return err
