@@ -115,6 +115,12 @@ func KindOf(err error) Kind {
 	return Internal
 }
 
+// OfRegion says that an error is no fault of an object.
+func OfRegion(err error) bool {
+	kind := KindOf(err)
+	return err != nil && (kind == Unavailable || kind == Internal)
+}
+
 // OrList joins alternatives: "a, b or c".
 func OrList(words []string) string {
 	last := len(words) - 1

@@ -1,9 +1,7 @@
 package httpapi
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/declare"
@@ -48,7 +46,7 @@ func (s *server) turnDeployment(ctx context.Context, t deployments.DeploymentTur
 	if missing != nil && (t.Kind != fleet.OperationDestroy || t.Idempotency.Key == "") {
 		return postgres.Started{}, missing
 	}
-	started, err := s.startTurn(ctx, t, o)
+	started, err := s.turns.Turn(ctx, t, o)
 	if fleet.KindOf(err) == fleet.NotFound && missing != nil {
 		return started, missing
 	}
@@ -66,79 +64,4 @@ func checkReplicas(n *int) error {
 		return nil
 	}
 	return wrong.At("/replicas").WithHint("the bounds are replicas.min and replicas.max of its spec")
-}
-
-// readAgain is how often a change that is bound to what was read is made anew of what is there by then.
-const readAgain = 5
-
-// ofNewest makes a change that is bound to the object that was read. If another write came between, it is made of the newer
-// object, unless the caller named a version.
-func (s *server) ofNewest(ctx context.Context, w postgres.Write, o fleet.Object, change func(fleet.Object) (postgres.Started, error)) (postgres.Started, error) {
-	for range readAgain {
-		started, err := change(o)
-		if w.IfMatch != 0 || fleet.KindOf(err) != fleet.Precondition {
-			return started, err
-		}
-		uid := o.UID
-		if o, err = s.store.GetObject(ctx, w.Key); err != nil {
-			return postgres.Started{}, err
-		}
-		if o.UID != uid { // the caller may not see another one
-			return postgres.Started{}, fleet.Errorf(fleet.Precondition, "%s was declared anew", w.Key).WithHint("read it again and repeat the change")
-		}
-	}
-	return change(o)
-}
-
-// startTurn asks the store; a deploy of what was only written so far releases it.
-func (s *server) startTurn(ctx context.Context, t deployments.DeploymentTurn, o fleet.Object) (postgres.Started, error) {
-	return s.ofNewest(ctx, t.Write, o, func(o fleet.Object) (postgres.Started, error) { return s.turnObject(ctx, t, o) })
-}
-
-func (s *server) turnObject(ctx context.Context, t deployments.DeploymentTurn, o fleet.Object) (postgres.Started, error) {
-	var spec fleet.DeploymentSpec
-	if o.Spec != nil {
-		if err := json.Unmarshal(o.Spec, &spec); err != nil {
-			return postgres.Started{}, fleet.Errorf(fleet.Internal, "read the spec of %s: %w", t.Key, err)
-		}
-	}
-	if t.Kind == fleet.OperationConverge && !t.Again && o.UID != "" && o.DeletingSince == nil {
-		p, err := s.unreleasedDeployment(ctx, t, o, spec)
-		if err != nil {
-			return postgres.Started{}, err
-		}
-		if p != nil {
-			return s.store.PutDeployment(ctx, *p)
-		}
-	}
-	return s.store.TurnDeployment(ctx, t)
-}
-
-// unreleasedDeployment is the change that releases a spec which was only written so far; nil
-// when there is nothing to release. It is bound to the spec that was read.
-func (s *server) unreleasedDeployment(ctx context.Context, t deployments.DeploymentTurn, o fleet.Object, spec fleet.DeploymentSpec) (*deployments.DeploymentPut, error) {
-	views, err := s.store.ViewDeployments(ctx, o.Name)
-	if err != nil {
-		return nil, err
-	}
-	if v := views[o.Name]; v.UID == o.UID && v.Revision > 0 && v.Generation == o.Generation {
-		return nil, nil
-	}
-	return s.releaseOf(ctx, t, o, spec)
-}
-
-// releaseOf is the change that releases a spec of an object, bound to the object that was read.
-func (s *server) releaseOf(ctx context.Context, t deployments.DeploymentTurn, o fleet.Object, spec fleet.DeploymentSpec) (*deployments.DeploymentPut, error) {
-	made, err := s.remake(ctx, spec)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.keepDeployment(ctx, o.Project, made); err != nil {
-		return nil, err
-	}
-	w := t.Write
-	w.Project, w.Labels, w.IfMatch = o.Project, o.Labels, cmp.Or(t.IfMatch, o.ResourceVersion)
-	p := deploymentPut(made, w)
-	p.Deploy, p.Converge, p.Reason, p.Door = true, true, t.Reason, t.Door
-	return &p, nil
 }

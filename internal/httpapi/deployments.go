@@ -119,48 +119,22 @@ func (s *server) putDeployment(ctx context.Context, in *putDeploymentInput) (out
 
 // deploymentFrom makes the store's change of a request: everything is checked, and its bodies
 // are stored, before the transaction begins.
-func (s *server) deploymentFrom(ctx context.Context, in *putDeploymentInput, raw []byte) (deployments.DeploymentPut, error) {
-	put := api.DeploymentPut{Project: in.Project}
-	if err := serve.Decode(raw, &put); err != nil {
-		return deployments.DeploymentPut{}, err
-	}
-	made, err := declare.Deployment(s.definitions, put)
+func (s *server) deploymentFrom(ctx context.Context, in *putDeploymentInput, raw []byte) (p deployments.DeploymentPut, err error) {
+	d, err := s.maker.ReadDeployment(raw, api.DeploymentPut{Project: in.Project})
 	if err != nil {
-		return deployments.DeploymentPut{}, err
+		return p, err
 	}
-	w, err := s.write(ctx, deploymentKey(in.Name), in.ObjectParams, raw)
+	w, of, err := s.declare(ctx, deploymentKey(in.Name), in.ObjectParams, raw, beside{d.Put.Project, d.Put.Service, d.Put.Labels})
 	if err != nil {
-		return deployments.DeploymentPut{}, err
+		return p, err
 	}
 	if err := in.bind(&w); err != nil {
-		return deployments.DeploymentPut{}, err
+		return p, err
 	}
-	if w.Project, err = s.projectOf(ctx, put.Project, w.Region); err != nil {
-		return deployments.DeploymentPut{}, err
+	if err := s.maker.CheckPlaces(ctx, of, d.Spec.Placement); err != nil {
+		return p, err
 	}
-	w.Labels, w.Service = put.Labels, put.Service
-	if err := s.placeable(ctx, w.Project, made.Spec.Placement); err != nil {
-		return deployments.DeploymentPut{}, err
-	}
-	p := deploymentPut(made, w)
-	p.Deploy, p.Reason = in.Deploy, put.Reason
-	return p, s.keepDeployment(ctx, w.Project, made)
-}
-
-// placeable refuses sites and pools that do not exist for the caller, or are of another project: they
-// would leave the deployment without a place.
-func (s *server) placeable(ctx context.Context, project fleet.ProjectName, p fleet.PlacementSpec) error {
-	return p.Each(func(key fleet.ObjectKey, field string) error {
-		if err := fleet.ValidateName(field, key.Name); err != nil {
-			return err
-		}
-		o, err := s.store.GetObject(ctx, key)
-		if fleet.KindOf(err) == fleet.NotFound || err == nil && !serve.CallOf(ctx).Uses(o.Project) {
-			return fleet.NoPlace(key, field)
-		}
-		if err == nil && !project.Uses(o.Project) {
-			return fleet.OtherPlace(key, field, project)
-		}
-		return err
-	})
+	p = d.Change(w)
+	p.Deploy = in.Deploy
+	return p, s.maker.KeepDeployment(ctx, w.Project, d.Made)
 }

@@ -671,9 +671,8 @@ func TestDeploymentDoors(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	r.put(webPath+"?deploy=false", web)
-	h := &Handler{s: r.server}
 	turn := func(kind fleet.OperationKind, run string) (postgres.Started, error) {
-		return h.TurnDeployment(t.Context(), deployments.DeploymentTurn{
+		return r.server.turns.TurnDeployment(t.Context(), deployments.DeploymentTurn{
 			Write: postgres.Write{Request: postgres.Request{Actor: "ann", Door: postgres.Door{Workflow: "w", Run: run}}, Key: fleet.DeploymentKey("web")}, Kind: kind,
 		})
 	}
@@ -693,7 +692,7 @@ func TestDeploymentDoors(t *testing.T) {
 	require.NoError(t, err)
 	_, err = turn(fleet.OperationConverge, "4")
 	require.Equal(t, fleet.IllegalState, fleet.KindOf(err))
-	_, err = h.TurnDeployment(t.Context(), deployments.DeploymentTurn{
+	_, err = r.server.turns.TurnDeployment(t.Context(), deployments.DeploymentTurn{
 		Write: postgres.Write{Request: postgres.Request{Actor: "ann"}, Key: fleet.DeploymentKey("nobody")}, Kind: fleet.OperationConverge,
 	})
 	require.Equal(t, fleet.NotFound, fleet.KindOf(err))

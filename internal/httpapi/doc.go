@@ -9,7 +9,7 @@
 //
 // It owns no truth: everything is in the store, and a handler keeps nothing but tokens that
 // it has just looked up (serve/auth.go). A change is checked, and its config flattened and stored by
-// hash, before the transaction that writes it (instances.go, flatten.go); after the commit the
+// hash, before the transaction that writes it (package declaration); after the commit the
 // entity is woken, and a wake that fails is repeated from the outbox.
 //
 // Errors are *fleet.Error; serve/problem.go turns each kind into application/problem+json once.

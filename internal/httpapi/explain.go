@@ -124,7 +124,7 @@ func (x *explaining) defined(ctx context.Context, spec fleet.DeploymentSpec) fle
 		return spec.Process
 	}
 	var d fleet.Definition
-	text, err := x.s.load(ctx, storedLayer{name: "the definition", hash: x.view.Definition})
+	text, err := x.s.maker.Load(ctx, "the definition", x.view.Definition)
 	if err != nil || json.Unmarshal(text, &d) != nil {
 		return spec.Process // an explanation that is shorter is better than none
 	}

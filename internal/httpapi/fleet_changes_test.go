@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/compose"
+	"github.com/holdfast-io/holdfast/internal/declaration"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
@@ -20,7 +21,7 @@ import (
 // patchOf stores a patch as a PUT of a fleet change does.
 func (r *region) patchOf(text string) *fleet.Content {
 	r.t.Helper()
-	content, err := r.server.canonical(r.t.Context(), fleet.DefaultProject, compose.Layer{Name: "/change/patch", JSON: []byte(text)})
+	content, err := r.server.maker.Canonical(r.t.Context(), fleet.DefaultProject, compose.Layer{Name: "/change/patch", JSON: []byte(text)})
 	require.NoError(r.t, err)
 	return &content
 }
@@ -37,7 +38,7 @@ func (r *region) target(name string) fleets.FleetTarget {
 
 func (r *region) changes(change fleet.FleetChange, targets ...fleets.FleetTarget) []deliveries.BatchChange {
 	r.t.Helper()
-	out, err := (&Handler{s: r.server}).FleetChanges(r.t.Context(), fleet.FleetSpec{Change: change}, targets)
+	out, err := r.server.maker.FleetChanges(r.t.Context(), fleet.FleetSpec{Change: change}, targets)
 	require.NoError(r.t, err)
 	require.Len(r.t, out, len(targets))
 	return out
@@ -256,7 +257,7 @@ func TestFleetChangesAskInSets(t *testing.T) {
 	require.LessOrEqual(t, counting.whole, 5, "once per group")
 	require.Len(t, counting.put, 4, "30 MB in pieces of at most 8 MiB")
 	for _, size := range counting.put {
-		require.LessOrEqual(t, size, fleetGroup)
+		require.LessOrEqual(t, size, fleet.MaxBatchBytes)
 	}
 	hashes := map[fleet.Hash]bool{}
 	for _, c := range out {
@@ -267,7 +268,7 @@ func TestFleetChangesAskInSets(t *testing.T) {
 
 	t.Run("fails as a whole when the region does", func(t *testing.T) {
 		counting.fail = fleet.Errorf(fleet.Unavailable, "no database")
-		_, err := (&Handler{s: r.server}).FleetChanges(t.Context(), fleet.FleetSpec{Change: change}, targets[:2])
+		_, err := r.server.maker.FleetChanges(t.Context(), fleet.FleetSpec{Change: change}, targets[:2])
 		require.ErrorIs(t, err, counting.fail)
 	})
 
@@ -275,7 +276,7 @@ func TestFleetChangesAskInSets(t *testing.T) {
 		counting.fail = nil
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		_, err := (&Handler{s: r.server}).FleetChanges(ctx, fleet.FleetSpec{Change: change}, targets[:2])
+		_, err := r.server.maker.FleetChanges(ctx, fleet.FleetSpec{Change: change}, targets[:2])
 		require.Equal(t, fleet.Unavailable, fleet.KindOf(err))
 	})
 }
@@ -330,10 +331,10 @@ func BenchmarkFleetChanges(b *testing.B) {
 		}})
 	}
 	spec := fleet.FleetSpec{Change: fleet.FleetChange{Template: "press", TemplateGeneration: 2, Patch: keep(store, `{"setting-050":{"value":1}}`)}}
-	h := &Handler{s: &server{store: store, flatten: compose.NewBudget(128 << 20), limits: compose.DefaultLimits()}}
+	m := declaration.New(store, "eu", nil, compose.NewBudget(128<<20), compose.Limits{})
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := h.FleetChanges(b.Context(), spec, targets); err != nil {
+		if _, err := m.FleetChanges(b.Context(), spec, targets); err != nil {
 			b.Fatal(err)
 		}
 	}

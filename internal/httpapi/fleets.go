@@ -5,9 +5,8 @@ import (
 	"net/http"
 
 	"github.com/holdfast-io/holdfast/api"
-	"github.com/holdfast-io/holdfast/internal/compose"
+	"github.com/holdfast-io/holdfast/internal/declaration"
 	"github.com/holdfast-io/holdfast/internal/declare"
-	"github.com/holdfast-io/holdfast/internal/decode"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
@@ -52,49 +51,23 @@ func (s *server) putFleet(ctx context.Context, in *putFleetInput) (out *accepted
 
 // fleetFrom makes the store's change of a request: everything is checked before its patch is
 // stored, and that before the transaction begins.
-func (s *server) fleetFrom(ctx context.Context, in *putFleetInput, raw []byte) (fleets.FleetPut, error) {
-	p := fleets.FleetPut{Start: in.Deploy}
-	put := api.FleetPut{Project: in.Project}
-	patch, err := readFleet(raw, &put)
+func (s *server) fleetFrom(ctx context.Context, in *putFleetInput, raw []byte) (p fleets.FleetPut, err error) {
+	f, err := declaration.ReadFleet(raw, api.FleetPut{Project: in.Project})
 	if err != nil {
 		return p, err
 	}
-	if p.Spec, err = declare.Fleet(put, patch); err != nil {
-		return p, err
-	}
 	key := fleet.ObjectKey{Kind: fleet.KindFleet, Name: in.Name}
-	if p.Write, err = s.write(ctx, key, in.ObjectParams, raw); err != nil {
+	w, of, err := s.declare(ctx, key, in.ObjectParams, raw, beside{f.Put.Project, f.Put.Service, f.Put.Labels})
+	if err != nil {
 		return p, err
 	}
-	if p.Project, err = s.projectOf(ctx, put.Project, p.Region); err != nil {
+	if err := s.maker.Pin(ctx, of, &f); err != nil {
 		return p, err
 	}
-	p.Labels, p.Service, p.Reason = put.Labels, put.Service, put.Reason
-	if err := s.pinFleet(ctx, key, &p.Spec.Change); err != nil {
+	if err := s.maker.KeepPatch(ctx, w.Project, &f); err != nil {
 		return p, err
 	}
-	return p, s.fillPatch(ctx, &p, patch)
-}
-
-// readFleet splits a request; the patch may be large, and is given as it was sent.
-func readFleet(raw []byte, put *api.FleetPut) (patch []byte, err error) {
-	var change []byte
-	if err := serve.Envelope(raw, map[string]*[]byte{"change": &change}, put); err != nil {
-		return nil, err
-	}
-	if change == nil {
-		return nil, nil // refused with the spec
-	}
-	return patch, decode.Below("/change", serve.Envelope(change, map[string]*[]byte{"patch": &patch}, &put.Change))
-}
-
-func (s *server) fillPatch(ctx context.Context, p *fleets.FleetPut, patch []byte) error {
-	if patch == nil {
-		return nil
-	}
-	content, err := s.canonical(ctx, p.Project, compose.Layer{Name: "/change/patch", JSON: patch})
-	p.Spec.Change.Patch = &content
-	return err
+	return fleets.FleetPut{Write: w, Spec: f.Spec, Start: in.Deploy, Reason: f.Put.Reason}, nil
 }
 
 func (s *server) turnFleet(ctx context.Context, t fleets.FleetTurn) (postgres.Started, error) {

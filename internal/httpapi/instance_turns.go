@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"encoding/json"
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/declare"
@@ -55,16 +54,9 @@ func (s *server) unreleased(ctx context.Context, t deliveries.InstanceTurn) (*de
 	if err != nil {
 		return nil, err
 	}
-	if o.DeletingSince != nil {
-		return nil, nil // the store refuses the deploy
+	c, err := s.turns.Unreleased(ctx, t.Write, serve.CallOf(ctx).Project, o)
+	if c != nil {
+		c.Reason = t.Reason
 	}
-	c := &deliveries.InstanceChange{Write: t.Write, Release: true, Reason: t.Reason}
-	c.Project, c.Labels = o.Project, o.Labels
-	if err := json.Unmarshal(o.Spec, &c.Spec); err != nil {
-		return nil, fleet.Errorf(fleet.Internal, "read the spec of %s: %w", t.Key, err)
-	}
-	if c.RunJSON, c.RunHash, err = declare.RunSection(c.Spec.Run, c.Project); err != nil {
-		return nil, err
-	}
-	return c, s.resolve(ctx, c)
+	return c, err
 }

@@ -2,12 +2,10 @@ package httpapi
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 
 	"github.com/holdfast-io/holdfast/api"
-	"github.com/holdfast-io/holdfast/internal/compose"
-	"github.com/holdfast-io/holdfast/internal/declare"
+	"github.com/holdfast-io/holdfast/internal/declaration"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
@@ -111,101 +109,33 @@ func (s *server) putInstance(ctx context.Context, in *putInstanceInput) (out *ac
 
 // changeFrom makes the store's change of a request: everything is checked, and its bodies
 // are stored, before the transaction begins.
-func (s *server) changeFrom(ctx context.Context, key fleet.ObjectKey, in *putInstanceInput, raw []byte) (deliveries.InstanceChange, error) {
-	c := deliveries.InstanceChange{Release: in.Deploy}
-	put := api.InstancePut{Project: in.Project}
-	var doc declare.Documents
-	if err := serve.Envelope(raw, map[string]*[]byte{"config": &doc.Config, "overrides": &doc.Overrides}, &put); err != nil {
-		return c, err
-	}
-	var err error
-	if c.Write, err = s.write(ctx, key, in.ObjectParams, raw); err != nil {
-		return c, err
-	}
-	site, err := s.siteFor(ctx, key)
+func (s *server) changeFrom(ctx context.Context, key fleet.ObjectKey, in *putInstanceInput, raw []byte) (c deliveries.InstanceChange, err error) {
+	i, err := declaration.ReadInstance(raw, api.InstancePut{Project: in.Project})
 	if err != nil {
 		return c, err
 	}
-	if c.Project, err = s.projectOf(ctx, put.Project, c.Region); err != nil {
-		return c, err
-	}
-	c.Labels, c.Service, c.Reason = put.Labels, put.Service, put.Reason
-	if c.Spec, err = declare.Instance(put, doc, site); err != nil {
-		return c, err
-	}
-	if c.RunJSON, c.RunHash, err = declare.RunSection(c.Spec.Run, c.Project); err != nil {
-		return c, err
-	}
-	return c, s.fillContent(ctx, &c, doc)
-}
-
-// fillContent stores the bodies of a spec, and gives it and its revision their hashes.
-func (s *server) fillContent(ctx context.Context, c *deliveries.InstanceChange, doc declare.Documents) error {
-	if c.Spec.Config != nil {
-		content, err := s.canonical(ctx, c.Project, compose.Layer{Name: "/config", JSON: doc.Config})
-		c.Spec.Config, c.Content = &content, content
-		return err
-	}
-	if err := s.pinInstance(ctx, c); err != nil {
-		return err
-	}
-	if doc.Overrides != nil {
-		content, err := s.canonical(ctx, c.Project, compose.Layer{Name: "/overrides", JSON: doc.Overrides})
-		if err != nil {
-			return err
-		}
-		c.Spec.Overrides = &content
-	}
-	return s.contentOf(ctx, c)
-}
-
-// resolve gives a change the content that its spec stands for, from what is stored.
-func (s *server) resolve(ctx context.Context, c *deliveries.InstanceChange) error {
-	if c.Spec.Config != nil {
-		c.Content = *c.Spec.Config
-		return nil
-	}
-	if err := s.pinInstance(ctx, c); err != nil {
-		return err
-	}
-	return s.contentOf(ctx, c)
-}
-
-// contentOf gives a change the content of its artifact, or of its pinned template with its overrides.
-func (s *server) contentOf(ctx context.Context, c *deliveries.InstanceChange) error {
-	if c.Spec.Artifact != nil {
-		size, err := s.store.BodySize(ctx, c.Project, c.Spec.Artifact.Hash)
-		if err != nil {
-			return err
-		}
-		c.Content = fleet.Content{Kind: fleet.ContentArtifact, Hash: c.Spec.Artifact.Hash, Size: size}
-		c.Spec.Artifact = &c.Content
-		return nil
-	}
-	layers, _, err := s.templateChain(ctx, c.Spec.Template, c.Spec.TemplateGeneration)
+	w, of, err := s.declare(ctx, key, in.ObjectParams, raw, beside{i.Put.Project, i.Put.Service, i.Put.Labels})
 	if err != nil {
-		return err
+		return c, err
 	}
-	if o := c.Spec.Overrides; o != nil {
-		layers = append(layers, storedLayer{name: "/overrides", hash: o.Hash, size: o.Size})
+	site, err := s.maker.Site(ctx, of)
+	if err != nil {
+		return c, err
 	}
-	c.Content, err = s.merged(ctx, c.Project, layers)
-	return err
+	if err := s.maker.Complete(ctx, of, site, &i); err != nil {
+		return c, err
+	}
+	if err := s.maker.Fill(ctx, w.Project, &i); err != nil {
+		return c, err
+	}
+	c = i.Change(w)
+	c.Release = in.Deploy
+	return c, nil
 }
 
-// siteFor reads the site of an instance. A project's token may not place anything on the
-// nodes of another project.
-func (s *server) siteFor(ctx context.Context, key fleet.ObjectKey) (fleet.SiteSpec, error) {
-	var spec fleet.SiteSpec
-	o, err := s.store.GetObject(ctx, fleet.ObjectKey{Kind: fleet.KindSite, Name: key.Scope})
-	if fleet.KindOf(err) == fleet.NotFound || err == nil && !serve.CallOf(ctx).Uses(o.Project) {
-		return spec, fleet.Errorf(fleet.NotFound, "site %s not found", key.Scope).At("site").
-			WithHint("declare it first: PUT /api/v1/sites/" + key.Scope)
-	}
-	if err != nil {
-		return spec, err
-	}
-	return spec, json.Unmarshal(o.Spec, &spec)
+// answer says what a write came to, and wakes the entity that has work.
+func (s *server) answer(ctx context.Context, st postgres.Started) *api.Accepted {
+	return &s.startedOutput(ctx, st, MutationParams{}).Body
 }
 
 // startedOutput answers a change of an instance, and wakes the entity when it has work.

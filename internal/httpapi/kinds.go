@@ -59,10 +59,8 @@ func putPlain[P any](
 	if w.Project, err = projectNamed(ctx, cmp.Or(d.Project, in.Project)); err != nil {
 		return nil, err
 	}
-	for _, r := range fleet.ReferencesOf(d.Spec) {
-		if err := s.usable(ctx, r); err != nil {
-			return nil, err
-		}
+	if err := s.maker.CheckReferences(ctx, ofWrite(ctx, w), d.Spec); err != nil {
+		return nil, err
 	}
 	w.Labels, w.Service = d.Labels, d.Service
 	written, err := s.store.Declare(ctx, w, d.Spec)

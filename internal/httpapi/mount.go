@@ -12,11 +12,9 @@ import (
 	"github.com/go-chi/chi/v5"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/audit"
-	"github.com/holdfast-io/holdfast/internal/compose"
+	"github.com/holdfast-io/holdfast/internal/declaration"
 	"github.com/holdfast-io/holdfast/internal/declare"
-	"github.com/holdfast-io/holdfast/internal/definition"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/machines"
 	"github.com/holdfast-io/holdfast/internal/httpapi/plans"
@@ -42,9 +40,6 @@ func newServer(d Deps) (*server, error) {
 	if d.PendingTTL <= 0 || d.OperationLimit <= 0 {
 		return nil, fleet.Errorf(fleet.Invalid, "the pending TTL and the operation limit must be positive")
 	}
-	if d.Limits.MaxBytes <= 0 {
-		d.Limits = compose.DefaultLimits()
-	}
 	if d.OperationEnds == nil {
 		d.OperationEnds = func(context.Context, fleet.OperationID) <-chan struct{} { return nil }
 	}
@@ -54,14 +49,12 @@ func newServer(d Deps) (*server, error) {
 	if d.Refused == nil {
 		d.Refused = func(audit.Refusal) {}
 	}
-	if d.Definitions == nil {
-		d.Definitions = definition.Embedded()
-	}
 	if d.Metrics == nil {
 		d.Metrics = prometheus.NewRegistry()
 	}
+	maker := declaration.New(d.Store, fleet.RegionName(d.Region), d.Definitions, d.Flatten, d.Limits)
 	c, err := serve.New(serve.Deps{
-		Now: d.Now, Log: d.Log, Refused: d.Refused, Tokens: d.Store, Metrics: d.Metrics, Largest: d.Limits.MaxBytes + envelopeRoom,
+		Now: d.Now, Log: d.Log, Refused: d.Refused, Tokens: d.Store, Metrics: d.Metrics, Largest: maker.Limits.MaxBytes + envelopeRoom,
 		AddressOf: addressOf(d.Store),
 	})
 	if err != nil {
@@ -69,7 +62,7 @@ func newServer(d Deps) (*server, error) {
 	}
 	s := &server{
 		Server: c, store: d.Store, waker: d.Waker, executor: d.Executor, region: fleet.RegionName(d.Region), network: d.Regions,
-		declared: fleet.DeclaredKinds(), kinds: kindParts(), definitions: d.Definitions, flatten: d.Flatten, limits: d.Limits,
+		declared: fleet.DeclaredKinds(), kinds: kindParts(), maker: maker, turns: declaration.Turns{Maker: maker, Store: d.Store},
 		links: links{web: d.WebURL, namespace: d.TemporalNamespace}, limit: d.OperationLimit, failover: cmp.Or(d.FailoverLimit, d.OperationLimit),
 		ends: d.OperationEnds, ready: d.Ready, streaming: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "holdfast_event_streams", Help: "Event streams that are open.",
@@ -86,27 +79,13 @@ func newServer(d Deps) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.plans = plans.New(c, s.planDeps(d))
+	s.plans = plans.New(c, plans.Deps{
+		Store: d.Store, Declared: s.declared, Kinds: plans.Kinds(), Maker: maker, OperationLimit: s.limit, Answer: s.answer,
+	})
 	if d.register != nil {
 		d.register(s)
 	}
 	return s, nil
-}
-
-// planDeps is what plan and apply do as the handlers of nouns do it.
-func (s *server) planDeps(d Deps) plans.Deps {
-	return plans.Deps{
-		Store: d.Store, Region: string(s.region), Declared: s.declared, Kinds: plans.Kinds(), Definitions: s.definitions, Flatten: s.flatten, Limits: s.limits,
-		OperationLimit: s.limit, Canonical: s.canonical, FillContent: s.fillContent, Pin: s.pin, KeepDeployment: s.keepDeployment,
-		Load: func(ctx context.Context, what string, hash fleet.Hash) ([]byte, error) {
-			return s.load(ctx, storedLayer{name: what, hash: hash})
-		},
-		ReadFleet: readFleet, SecretEnv: secretEnvAt,
-		Written: func(w postgres.Written) *api.Accepted { return &declared(w, MutationParams{}).Body },
-		Started: func(ctx context.Context, st postgres.Started) *api.Accepted {
-			return &s.startedOutput(ctx, st, MutationParams{}).Body
-		},
-	}
 }
 
 func (s *server) routes(region string) (http.Handler, error) {

@@ -1,9 +1,7 @@
 package httpapi
 
 import (
-	"cmp"
 	"context"
-	"fmt"
 	"strconv"
 
 	"github.com/holdfast-io/holdfast/api"
@@ -82,45 +80,5 @@ func (s *server) rollbackDeployment(ctx context.Context, w postgres.Write, in ap
 	if err != nil {
 		return postgres.Started{}, err
 	}
-	return s.startRollback(ctx, deployments.DeploymentTurn{Write: w, Reason: in.Reason}, o, in.Revision)
-}
-
-func (s *server) startRollback(ctx context.Context, t deployments.DeploymentTurn, o fleet.Object, revision int64) (postgres.Started, error) {
-	to, err := s.rollbackTo(ctx, fleet.DeploymentName(o.Name), revision)
-	if err != nil {
-		return s.store.Repeated(ctx, t.Write, err)
-	}
-	t.Reason = cmp.Or(t.Reason, fmt.Sprintf("back to revision %d", to.Revision))
-	back := func(o fleet.Object) (postgres.Started, error) {
-		p, err := s.releaseOf(ctx, t, o, to.Spec)
-		if err != nil {
-			return postgres.Started{}, err
-		}
-		return s.store.PutDeployment(ctx, *p)
-	}
-	if revision == 0 { // after another write, the one before may be another
-		return back(o)
-	}
-	return s.ofNewest(ctx, t.Write, o, back)
-}
-
-// rollbackTo is the revision to go back to.
-func (s *server) rollbackTo(ctx context.Context, name fleet.DeploymentName, revision int64) (none deployments.DeploymentRevision, err error) {
-	if revision < 0 {
-		return none, fleet.Errorf(fleet.Invalid, "invalid revision: want 1 or more").At("/revision")
-	}
-	if revision == 0 {
-		if revision, err = s.store.RevisionBefore(ctx, name); err != nil {
-			return none, err
-		}
-	}
-	rows, err := s.store.ListDeploymentRevisions(ctx, name, postgres.Place{ID: strconv.FormatInt(revision+1, 10)}, 1)
-	if err != nil {
-		return none, err
-	}
-	if len(rows) == 0 || rows[0].Revision != revision {
-		return none, fleet.Errorf(fleet.NotFound, "deployment %s has no revision %d", name, revision).At("/revision").
-			WithHint("see its revisions: holdfast get revisions --deployment " + string(name))
-	}
-	return rows[0], nil
+	return s.turns.RollBack(ctx, deployments.DeploymentTurn{Write: w, Reason: in.Reason}, o, in.Revision)
 }

@@ -5,19 +5,16 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/declaration"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 )
 
-// secretsOf collects what is marked in the config of a revision: by the spec that it was
-// released from, by the spec of now, and by their templates, as pinned and as they are now.
-// So a mark that is made later holds for what is already deployed.
+// secretsOf collects what is marked in the config of a revision: by the spec that it was released from, and by the spec of now.
 func (s *server) secretsOf(ctx context.Context, o fleet.Object, revision int64) ([]string, error) {
 	released, err := s.store.SpecOf(ctx, o.ObjectKey, revision)
 	if err != nil {
@@ -27,29 +24,8 @@ func (s *server) secretsOf(ctx context.Context, o fleet.Object, revision int64) 
 	if err := json.Unmarshal(o.Spec, &now); err != nil {
 		return nil, fleet.Errorf(fleet.Internal, "read the spec of %s: %w", o.ObjectKey, err)
 	}
-	pointers := append(released.Secrets, now.Secrets...)
-	c := &chain{s: s, path: map[fleet.TemplatePin]bool{}}
-	for _, spec := range []fleet.InstanceSpec{released, now} {
-		if spec.Template == "" {
-			continue
-		}
-		if _, err := c.add(ctx, fleet.TemplatePin{Name: spec.Template, Generation: spec.TemplateGeneration}); err != nil {
-			return nil, err
-		}
-		if released.Template == now.Template && released.TemplateGeneration == now.TemplateGeneration {
-			break
-		}
-		c.layers = nil // of the other composition
-	}
-	slices.Sort(c.templates)
-	for _, name := range slices.Compact(c.templates) {
-		current, _, err := s.store.TemplateSpec(ctx, name, 0)
-		if err != nil && fleet.KindOf(err) != fleet.NotFound { // deleted since
-			return nil, err
-		}
-		pointers = append(pointers, current.Secrets...)
-	}
-	return append(pointers, c.secrets...), nil
+	marks, _, err := s.maker.Secrets(ctx, released, now)
+	return marks, err
 }
 
 // serveRedacted sends a config without the values that the pointers name.
@@ -60,7 +36,7 @@ func (s *server) serveRedacted(w http.ResponseWriter, r *http.Request, c fleet.C
 	}
 	var hidden []span
 	// The longest string may be the whole body: it counts against what is read at once.
-	err = s.flatten.Do(r.Context(), c.Size, func() error {
+	err = s.maker.Budget.Do(r.Context(), c.Size, func() error {
 		hidden, err = findSecrets(body, pointers)
 		return err
 	})
@@ -87,35 +63,8 @@ func shown(ctx context.Context, o fleet.Object) api.Object {
 // RedactSpec hides the environment values that a spec marks as secret. Paths of its config
 // need nothing here: specs hold bodies by hash.
 func RedactSpec(spec json.RawMessage) json.RawMessage {
-	return hideEnv(spec, secretEnvOf(spec))
+	return hideEnv(spec, declaration.SecretEnv(spec))
 }
-
-func secretEnvOf(spec json.RawMessage) []string {
-	var in struct {
-		SecretEnv []string `json:"secretEnv"`
-	}
-	if json.Unmarshal(spec, &in) != nil {
-		return nil // a spec without an environment
-	}
-	return in.SecretEnv
-}
-
-// secretEnvAt are the places of the values in a spec.
-func secretEnvAt(spec json.RawMessage) []string {
-	var at []string
-	for _, name := range secretEnvOf(spec) {
-		for _, section := range envSections {
-			at = append(at, "/"+section+"/env/"+escapeToken(name))
-		}
-	}
-	return at
-}
-
-// escapeToken writes a name as one step of a JSON pointer.
-func escapeToken(name string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(name) }
-
-// envSections are the members of specs that have an environment: of instances, and of deployments.
-var envSections = []string{"run", "process"}
 
 // hideEnv rewrites only what it must, so that members which this version does not know
 // stay. What cannot be rewritten is left out.
@@ -128,7 +77,7 @@ func hideEnv(spec json.RawMessage, names []string) json.RawMessage {
 		return nil
 	}
 	changed := false
-	for _, section := range envSections {
+	for _, section := range declaration.EnvSections() {
 		hidden, err := hideEnvIn(all[section], names)
 		if err != nil {
 			return nil
@@ -177,7 +126,7 @@ func readable(v any) (json.RawMessage, error) {
 
 // hideChange hides in both sides of an event what either marks.
 func hideChange(before, after json.RawMessage) (json.RawMessage, json.RawMessage) {
-	names := append(secretEnvOf(specOfChange(before)), secretEnvOf(specOfChange(after))...)
+	names := append(declaration.SecretEnv(specOfChange(before)), declaration.SecretEnv(specOfChange(after))...)
 	return hideInChange(before, names), hideInChange(after, names)
 }
 

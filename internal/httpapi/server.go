@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/compose"
+	"github.com/holdfast-io/holdfast/internal/declaration"
 	"github.com/holdfast-io/holdfast/internal/definition"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/machines"
@@ -86,32 +87,31 @@ const (
 // server is the API at work.
 type server struct {
 	*serve.Server
-	store       Store
-	waker       Waker
-	executor    Executor
-	region      fleet.RegionName
-	network     Regions
-	declared    []fleet.DeclaredKind // in the order of an apply
-	kinds       map[fleet.ObjectKind]kindPart
-	definitions *definition.Registry
-	flatten     *compose.Budget
-	limits      compose.Limits
-	links       links
-	limit       time.Duration
-	failover    time.Duration
-	ends        func(ctx context.Context, id fleet.OperationID) <-chan struct{}
-	ready       func(ctx context.Context) error
-	streaming   prometheus.Gauge
-	streams     *vigil
-	waits       *vigil
-	uploading   *serve.Memory
-	watched     *watch.Reader
-	snapshots   chan struct{} // of watches, at a time
-	idlePoll    time.Duration // of an event stream
-	keepAlive   time.Duration
-	stopping    <-chan struct{}
-	machines    *machines.Calls
-	plans       *plans.Calls
+	store     Store
+	waker     Waker
+	executor  Executor
+	region    fleet.RegionName
+	network   Regions
+	declared  []fleet.DeclaredKind // in the order of an apply
+	kinds     map[fleet.ObjectKind]kindPart
+	maker     *declaration.Maker
+	turns     declaration.Turns
+	links     links
+	limit     time.Duration
+	failover  time.Duration
+	ends      func(ctx context.Context, id fleet.OperationID) <-chan struct{}
+	ready     func(ctx context.Context) error
+	streaming prometheus.Gauge
+	streams   *vigil
+	waits     *vigil
+	uploading *serve.Memory
+	watched   *watch.Reader
+	snapshots chan struct{} // of watches, at a time
+	idlePoll  time.Duration // of an event stream
+	keepAlive time.Duration
+	stopping  <-chan struct{}
+	machines  *machines.Calls
+	plans     *plans.Calls
 }
 
 // wake tells an entity that there is something to do. The outbox row is committed, so a

@@ -5,6 +5,7 @@ import (
 	"context"
 	"strconv"
 
+	"github.com/holdfast-io/holdfast/internal/declaration"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
@@ -82,21 +83,33 @@ func projectNamed(ctx context.Context, declared string) (fleet.ProjectName, erro
 	return project, nil
 }
 
-// projectOf is the project that an object is written in: declared, before bodies are stored for it. That of an object of
-// another region is known there.
-func (s *server) projectOf(ctx context.Context, declared string, born fleet.RegionName) (fleet.ProjectName, error) {
-	project, err := projectNamed(ctx, declared)
-	if err != nil || project == fleet.DefaultProject || born != "" && born != s.region {
+// projectOf is the project that an object is written in, which must be there. That of an object of another region is known there.
+func (s *server) projectOf(ctx context.Context, named string, born fleet.RegionName) (fleet.ProjectName, error) {
+	project, err := projectNamed(ctx, named)
+	if err != nil {
 		return project, err
 	}
-	key := fleet.ProjectKey(project)
-	_, err = s.store.GetObject(ctx, key)
-	if fleet.KindOf(err) == fleet.NotFound {
-		_, err = s.store.GetCopy(ctx, fleet.CopyKey{ObjectKey: key})
+	return project, s.maker.CheckProject(ctx, declaration.Of{CopyKey: fleet.CopyKey{Region: born}, Project: project, By: serve.CallOf(ctx).Project})
+}
+
+// beside is what a declaration says beside its spec.
+type beside struct {
+	project, service string
+	labels           map[string]string
+}
+
+// declare makes the store's write of a declaration, in a project that is there, before bodies are stored for it.
+func (s *server) declare(ctx context.Context, key fleet.ObjectKey, m ObjectParams, body []byte, says beside) (postgres.Write, declaration.Of, error) {
+	w, err := s.write(ctx, key, m, body)
+	if err != nil {
+		return w, declaration.Of{}, err
 	}
-	if fleet.KindOf(err) == fleet.NotFound {
-		err = fleet.Errorf(fleet.NotFound, "project %s not found", project).At("/project").
-			WithHint("declare it first: PUT /api/v1/projects/" + string(project))
-	}
-	return project, err
+	w.Project, err = s.projectOf(ctx, says.project, w.Region)
+	w.Labels, w.Service = says.labels, says.service
+	return w, ofWrite(ctx, w), err
+}
+
+// ofWrite is the object of a write for the maker.
+func ofWrite(ctx context.Context, w postgres.Write) declaration.Of {
+	return declaration.Of{CopyKey: fleet.CopyKey{Region: w.Region, ObjectKey: w.Key}, Project: w.Project, By: serve.CallOf(ctx).Project}
 }

@@ -33,12 +33,12 @@ type requests struct {
 
 // unreleased releases a spec that was written with ?deploy=false.
 type unreleased interface {
-	// Unreleased makes the revision of an instance's; nil when there is none.
-	Unreleased(ctx context.Context, key fleet.ObjectKey, actor string) (*deliveries.InstanceChange, error)
+	// UnreleasedInstance makes the change of an instance; nil when there is none.
+	UnreleasedInstance(ctx context.Context, w postgres.Write) (*deliveries.InstanceChange, error)
 	// TurnDeployment asks something of a deployment; to converge releases what was only written.
 	TurnDeployment(ctx context.Context, t deployments.DeploymentTurn) (postgres.Started, error)
-	// RollBack releases the whole spec of an earlier revision once more.
-	RollBack(ctx context.Context, t deployments.DeploymentTurn, revision int64) (postgres.Started, error)
+	// RollBackDeployment releases the whole spec of an earlier revision once more.
+	RollBackDeployment(ctx context.Context, t deployments.DeploymentTurn, revision int64) (postgres.Started, error)
 }
 
 // Request opens the operation that a door asks for, once per door run.
@@ -108,7 +108,7 @@ func (r *requests) instance(ctx context.Context, ask postgres.Request, kind flee
 	key := fleet.InstanceKey(in.Site, in.Instance)
 	t := deliveries.InstanceTurn{Write: postgres.Write{Request: ask, Key: key}, Kind: kind}
 	if kind == fleet.OperationDeploy {
-		change, err := r.specs.Unreleased(ctx, key, ask.Actor)
+		change, err := r.specs.UnreleasedInstance(ctx, postgres.Write{Key: key, Request: postgres.Request{Actor: ask.Actor, Limit: r.limit}})
 		if err != nil {
 			return nil, err
 		}
@@ -147,7 +147,7 @@ func (r *requests) rollout(ctx context.Context, ask postgres.Request, _ fleet.Op
 	if in.Verb == "retry" {
 		return r.turn(ctx, deployments.DeploymentTurn{Write: w, Kind: fleet.OperationConverge, Again: true, Reason: in.Reason})
 	}
-	return started(r.specs.RollBack(ctx, deployments.DeploymentTurn{Write: w, Reason: in.Reason}, in.Revision))
+	return started(r.specs.RollBackDeployment(ctx, deployments.DeploymentTurn{Write: w, Reason: in.Reason}, in.Revision))
 }
 
 func (r *requests) turn(ctx context.Context, t deployments.DeploymentTurn) (*postgres.Operation, error) {

@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-io/holdfast/activities"
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/compose"
+	"github.com/holdfast-io/holdfast/internal/declaration"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi"
 	"github.com/holdfast-io/holdfast/internal/identity"
@@ -73,15 +74,16 @@ func openHealRegion(t *testing.T) *healRegion {
 	none := func(context.Context) ([]string, error) { return nil, nil }
 	r.sweep = &operationsSweep{store: store, flows: flows, waker: again, doors: doors, live: none, lately: none, closed: func([]fleet.OperationEnded) {}}
 	limits := compose.DefaultLimits()
+	budget := compose.NewBudget(int64(limits.MaxBytes))
 	r.handler, err = httpapi.New(httpapi.Deps{
 		Store: store, Waker: healCrowd{r, flows}, NodeStarted: r.server.nodeStarted,
-		Flatten: compose.NewBudget(int64(limits.MaxBytes)), Limits: limits, Region: testkit.Region,
+		Flatten: budget, Limits: limits, Region: testkit.Region,
 		PendingTTL: workflows.DefaultPendingTTL, OperationLimit: r.server.operationLimit(), Now: healNow, Log: log,
 	})
 	require.NoError(t, err)
 	r.fleets = activities.Fleets{Store: &healWindows{store, r}, Doors: doors, Log: log}
 	r.batches = activities.Batches{
-		Maker: &batchMaker{store, r.handler}, Gatherer: &siteGatherer{store, again}, Store: store,
+		Maker: &batchMaker{store, declaration.New(store, testkit.Region, nil, budget, limits)}, Gatherer: &siteGatherer{store, again}, Store: store,
 		Tokens: sealing, Signer: signs, Doors: doors, Log: log, FetchBaseURL: healURL,
 	}
 	var hash [32]byte

@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/audit"
 	"github.com/holdfast-io/holdfast/internal/certs"
 	"github.com/holdfast-io/holdfast/internal/compose"
+	"github.com/holdfast-io/holdfast/internal/declaration"
 	"github.com/holdfast-io/holdfast/internal/definition"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi"
@@ -89,6 +90,7 @@ type server struct {
 	ends     *postgres.Ends
 	commits  *postgres.Commits
 	handler  *httpapi.Handler
+	maker    *declaration.Maker
 	// definitions generate what replicas run.
 	definitions *definition.Registry
 	tls         *tls.Config // nil in the clear
@@ -198,6 +200,8 @@ func openServer(ctx context.Context, cfg ServerConfig, log *slog.Logger) (*serve
 	if err := errors.Join(s.declareRegion(ctx), s.openPeers(ctx)); err != nil {
 		return nil, err
 	}
+	limits := compose.DefaultLimits()
+	s.maker = declaration.New(s.store, fleet.RegionName(s.cfg.Region), s.definitions, compose.NewBudget(flattenShare*int64(limits.MaxBytes)), limits)
 	if s.handler, err = s.api(ctx.Done()); err != nil {
 		return nil, err
 	}
@@ -260,11 +264,9 @@ func (s *server) operationLimit() time.Duration {
 const flattenShare = 2
 
 func (s *server) api(stopping <-chan struct{}) (*httpapi.Handler, error) {
-	limits := compose.DefaultLimits()
 	return httpapi.New(httpapi.Deps{
 		Store: s.store, Waker: &crowdWaker{store: s.store, flows: s.flows, log: s.log}, NodeStarted: s.nodeStarted,
-		Executor: s.modules, Definitions: s.definitions, Regions: s.regions(),
-		Flatten: compose.NewBudget(flattenShare * int64(limits.MaxBytes)), Limits: limits,
+		Executor: s.modules, Definitions: s.definitions, Regions: s.regions(), Flatten: s.maker.Budget, Limits: s.maker.Limits,
 		Region: s.cfg.Region, WebURL: s.cfg.WebURL, TemporalNamespace: s.cfg.TemporalNamespace,
 		PendingTTL: s.cfg.Timing.Delivery.PendingTTL, OperationLimit: s.operationLimit(), FailoverLimit: s.cfg.Timing.Failover,
 		Now: time.Now, Log: s.log, Ready: s.ready, Metrics: s.registry, Stopping: stopping, Refused: s.refusals.Refuse,
@@ -357,7 +359,7 @@ func (s *server) activities() workers.Server {
 			Ended: s.metrics.ended,
 		},
 		Doors: &activities.Doors{
-			Requests: &requests{store: s.store, specs: s.handler, limit: s.operationLimit(), modules: s.modules, failoverLimit: s.cfg.Timing.Failover, closed: s.metrics.closed}, Entities: s.flows, Starts: s.flows,
+			Requests: &requests{store: s.store, specs: declaration.Turns{Maker: s.maker, Store: s.store}, limit: s.operationLimit(), modules: s.modules, failoverLimit: s.cfg.Timing.Failover, closed: s.metrics.closed}, Entities: s.flows, Starts: s.flows,
 		},
 		Reconciles: &activities.Reconciles{
 			Store: s.store, Passes: s.store, Entities: s.again, Doors: doors, Nodes: nodes, Tokens: tokens{s.cfg.Timing.TokenBytes}, Signer: signs,
@@ -376,7 +378,7 @@ func (s *server) activities() workers.Server {
 		},
 		Fleets: &activities.Fleets{Store: s.store, Doors: doors, Build: s.cfg.Build, Log: s.log},
 		Batches: &activities.Batches{
-			Maker: &batchMaker{s.store, s.handler}, Gatherer: &siteGatherer{s.store, s.again}, Store: s.store, Tokens: tokens{s.cfg.Timing.TokenBytes},
+			Maker: &batchMaker{s.store, s.maker}, Gatherer: &siteGatherer{s.store, s.again}, Store: s.store, Tokens: tokens{s.cfg.Timing.TokenBytes},
 			Signer: signs, Doors: doors, Nodes: nodes, Log: s.log,
 			FetchBaseURL: s.cfg.PublicURL, Build: s.cfg.Build, Failpoint: s.cfg.Failpoint,
 		},

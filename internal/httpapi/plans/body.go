@@ -8,6 +8,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/holdfast-io/holdfast/internal/decode"
 	split "github.com/holdfast-io/holdfast/internal/documents"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
@@ -59,7 +60,7 @@ func (s *Calls) withMany(ctx context.Context, in ManyParams, f func(r *planReque
 // anything else is asked for one.
 func (s *Calls) readYAML(ctx context.Context, raw []byte, in ManyParams) (*planRequest, error) {
 	var text []byte
-	err := s.Flatten.Do(ctx, yamlWeight*int64(len(raw))+split.AliasRoom, func() (err error) {
+	err := s.Maker.Budget.Do(ctx, yamlWeight*int64(len(raw))+split.AliasRoom, func() (err error) {
 		text, err = fromYAML(raw, s.planLimit())
 		return err
 	})
@@ -97,7 +98,7 @@ func fromYAML(raw []byte, limit int64) ([]byte, error) {
 		}
 		out.Write(d.Data)
 		if int64(out.Len()) > limit {
-			return nil, serve.BodyTooLarge(limit)
+			return nil, decode.TooLarge(limit)
 		}
 	}
 	out.WriteString(`]}`)

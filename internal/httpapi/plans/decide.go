@@ -11,10 +11,9 @@ import (
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/compose"
 	"github.com/holdfast-io/holdfast/internal/decide"
-	"github.com/holdfast-io/holdfast/internal/declare"
+	"github.com/holdfast-io/holdfast/internal/declaration"
 	"github.com/holdfast-io/holdfast/internal/decode"
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/internal/postgres/plans"
 )
@@ -43,7 +42,7 @@ func (p *planner) decide(ctx context.Context) error {
 // decideOne keeps what is wrong with an object there; the error is about the region.
 func (p *planner) decideOne(ctx context.Context, o *planned) error {
 	o.deploy = p.r.deploy
-	if o.refuse(p.stand(o)); !o.ok() {
+	if o.refuse(asDeclared(p.stand(ctx, o))); !o.ok() {
 		return nil
 	}
 	part := p.s.Kinds[o.key.Kind]
@@ -52,37 +51,38 @@ func (p *planner) decideOne(ctx context.Context, o *planned) error {
 		decide = (*planner).decidePlain
 	}
 	err := decide(p, ctx, o)
-	if serve.OfRegion(err) {
+	if fleet.OfRegion(err) {
 		return err
 	}
-	o.refuse(err)
+	o.refuse(asDeclared(err))
+	o.refuse(p.mayWrite(o))
 	if o.ok() && o.action != api.PlanUnchanged && !o.seen {
 		o.refuse(p.caller.May(part.Writers))
 	}
 	return nil
 }
 
-// stand looks at the object as it is: may the caller write it, in this project and set?
-func (p *planner) stand(o *planned) error {
+// stand looks at the object as it is, and at its project.
+func (p *planner) stand(ctx context.Context, o *planned) error {
 	if now, found := p.known[o.key]; found {
 		o.lookAt(now)
 	} else if copied, is := p.copied[o.key]; is {
 		return p.ofCopy(o.key, copied)
 	}
 	if o.key.Kind != fleet.KindProject {
-		if !p.caller.Sees(o.project) {
-			return fleet.Errorf(fleet.Denied, "the token is restricted to project %s", p.caller.Project).At("/project")
-		}
-		if o.project != fleet.DefaultProject && !p.copied[projectKey(o.project)].Only() {
-			if _, err := p.refer(projectKey(o.project), "/project"); err != nil {
-				return err
-			}
+		if err := p.maker.CheckProject(ctx, p.of(o)); err != nil {
+			return err
 		}
 	}
+	return nil
+}
+
+// mayWrite refuses what the write would refuse of the object as it stands.
+func (p *planner) mayWrite(o *planned) error {
 	if err := decide.PlanAllowed(o.before, o.wanted(), p.caller.Sees); err != nil || o.now == nil {
 		return err
 	}
-	return o.now.CheckOwner(p.s.Region)
+	return o.now.CheckOwner(string(p.s.Maker.Region))
 }
 
 // mayDeclare refuses what the policies over it, as the request leaves them, do not have written in this region.
@@ -149,15 +149,13 @@ func (p *planned) isSpec(now json.RawMessage) bool {
 func (p *planned) wanted() decide.PlanWanted {
 	return decide.PlanWanted{
 		Key: p.key, Project: p.project, Labels: p.labels, Spec: p.declared, Deploy: p.deploy,
-		Enabled: p.spec.Enabled, Durability: p.spec.Durability, RunHash: p.runHash, Content: p.content.Hash,
+		Enabled: p.instance.Spec.Enabled, Durability: p.instance.Spec.Durability, RunHash: p.instance.RunHash, Content: p.content.Hash,
 	}
 }
 
-func (p *planner) decidePlain(_ context.Context, o *planned) error {
-	for _, r := range fleet.ReferencesOf(o.plain) {
-		if _, err := p.refer(r.Key, "/spec"+r.Field); err != nil {
-			return err
-		}
+func (p *planner) decidePlain(ctx context.Context, o *planned) error {
+	if err := p.maker.CheckReferences(ctx, p.of(o), o.plain); err != nil {
+		return decode.Below("/spec", err)
 	}
 	return o.settle(o.plain)
 }
@@ -177,20 +175,11 @@ func (p *planner) decideSite(_ context.Context, o *planned) error {
 // decideTemplate pins the compositions as the write will: to the generations that they
 // have when it is their turn.
 func (p *planner) decideTemplate(ctx context.Context, o *planned) error {
-	for i, c := range o.compositions {
-		name, before := p.partOf(o, c), fleet.TemplatePin{}
-		if o.now != nil {
-			before = fleet.CompositionOf(o.now.Object, name)
-		}
-		pin, err := p.pin(ctx, fleet.TemplatePin{Name: name}, before, "/spec/compositions/"+strconv.Itoa(i))
-		if err != nil {
-			return err
-		}
-		o.template.Compositions[i] = pin
-	}
-	born, err := o.template, error(nil)
-	if o.region() != "" {
-		born, err = o.template.AsBorn(o.region())
+	t := &o.template
+	err := p.maker.Compose(ctx, p.of(o), t)
+	born := t.Spec
+	if err == nil && o.region() != "" {
+		born, err = t.Spec.AsBorn(o.region())
 	}
 	if err == nil {
 		err = o.settle(born)
@@ -199,79 +188,8 @@ func (p *planner) decideTemplate(ctx context.Context, o *planned) error {
 		return decode.Below("/spec", err)
 	}
 	o.next = decide.PlanGeneration(o.before, o.wanted(), p.last[o.key.Name])
+	p.texts[t.Spec.Base.Hash] = t.Base
 	return nil
-}
-
-// partOf is the name here of a composition: a plain one is of the region that created the template.
-func (p *planner) partOf(o *planned, name string) fleet.TemplateName {
-	of := p.known[o.key].Region
-	if _, _, copied := fleet.TemplateName(name).Copy(); of != "" && !copied {
-		return fleet.CopiedTemplate(of, name)
-	}
-	return fleet.TemplateName(name)
-}
-
-// pin finds the template that a field names: of the request, of this region, or a copy. Without a generation it is the one that
-// the template has when it is the object's turn.
-func (p *planner) pin(ctx context.Context, want, before fleet.TemplatePin, field string) (fleet.TemplatePin, error) {
-	if before.Name.Is(want.Name) {
-		want.Name = before.Name
-	}
-	key := p.templateKey(want.Name)
-	now, known := p.known[key]
-	if !known && p.declared[key] == nil {
-		at := pinning{want, before}
-		if pin, read := p.pins[at]; read {
-			return pin, nil
-		}
-		pin, err := p.s.Pin(ctx, want, before, field)
-		if fleet.KindOf(err) == fleet.NotFound {
-			err = notHere(key, field)
-		}
-		if err == nil {
-			p.pins[at] = pin
-		}
-		return pin, err
-	}
-	if _, err := p.refer(key, field); err != nil {
-		return want, err
-	}
-	if !p.usesTemplate(key.Name) {
-		return want, fleet.Errorf(fleet.NotFound, "template %s not found", key.Name).At(field)
-	}
-	if want.Generation == 0 {
-		want.Generation = p.generationOf(key.Name)
-	}
-	if known {
-		want.Name = fleet.TemplateNameOf(now.Object)
-	}
-	return want, nil
-}
-
-// pinning is a question for a template that is not of the request.
-type pinning struct{ want, before fleet.TemplatePin }
-
-// pinned is what an object is pinned to as it stands.
-func (p *planned) pinned() fleet.TemplatePin {
-	if p.now == nil {
-		return fleet.TemplatePin{}
-	}
-	return fleet.PinOf(p.now.Object)
-}
-
-func (p *planner) usesTemplate(name string) bool {
-	if in := p.declared[fleet.TemplateKey(name)]; in != nil {
-		return p.caller.Uses(in.project)
-	}
-	return p.caller.Uses(p.known[fleet.TemplateKey(name)].Project)
-}
-
-// generationOf is the generation that a template has once those of the request are written.
-func (p *planner) generationOf(name string) int64 {
-	if in := p.declared[fleet.TemplateKey(name)]; in != nil {
-		return in.next
-	}
-	return p.known[fleet.TemplateKey(name)].Generation
 }
 
 // byComposition puts each template behind those that it is composed of, and refuses circles.
@@ -279,8 +197,8 @@ func (p *planner) byComposition(templates []*planned) []*planned {
 	place, parts := make(map[*planned]int, len(templates)), make([][]string, len(templates))
 	for i, o := range templates {
 		place[o] = i
-		for _, c := range o.compositions {
-			parts[i] = append(parts[i], p.templateKey(p.partOf(o, c)).Name)
+		for _, c := range o.template.Put.Compositions {
+			parts[i] = append(parts[i], p.templateKey(declaration.PartOf(p.known[o.key].Object, c)).Name)
 		}
 	}
 	order, circles := decide.ByComposition(parts, func(name string) (int, bool) {
@@ -300,52 +218,24 @@ func (p *planner) byComposition(templates []*planned) []*planned {
 }
 
 func (p *planner) decideInstance(ctx context.Context, o *planned) error {
-	site, err := p.siteOf(o.key.Scope)
+	of := p.of(o)
+	site, err := p.maker.Site(ctx, of)
 	if err != nil {
 		return err
 	}
-	o.spec.Durability = declare.DurabilityOf(o.put.Durability, site)
-	switch {
-	case o.put.Template != "":
-		if err := p.pinInstance(ctx, o); err != nil {
-			return err
-		}
-	case o.put.Artifact != "":
-		size, err := p.sizeOf(o)
-		if err != nil {
-			return err
-		}
-		o.content = fleet.Content{Kind: fleet.ContentArtifact, Hash: o.put.Artifact, Size: size}
-		o.spec.Artifact = &o.content
+	i := &o.instance
+	if err := p.maker.Complete(ctx, of, site, i); err != nil {
+		return decode.Below("/spec", err)
 	}
-	if _, o.runHash, err = declare.RunSection(o.spec.Run, o.project); err != nil {
-		return err
-	}
-	return o.settle(o.spec)
-}
-
-// pinInstance fixes the generation of an instance's template.
-func (p *planner) pinInstance(ctx context.Context, o *planned) error {
-	pin, err := p.pin(ctx, fleet.TemplatePin{Name: o.spec.Template, Generation: o.spec.TemplateGeneration}, o.pinned(), "/spec/template")
-	if err != nil {
-		return err
-	}
-	o.spec.Template, o.spec.TemplateGeneration = pin.Name, pin.Generation
-	_, _, err = p.templateSpec(ctx, pin)
-	return decode.Below("/spec", err)
-}
-
-func (p *planner) sizeOf(o *planned) (int64, error) {
-	if size, ok := p.sizes[plans.BodyOf{Project: o.project, Hash: o.put.Artifact}]; ok {
-		return size, nil
-	}
-	for _, a := range p.r.head.Artifacts {
-		if a.SHA256 == o.put.Artifact {
-			return a.Size, nil
+	if i.Spec.Template != "" {
+		if _, _, err := p.TemplateSpec(ctx, i.Spec.Template, i.Spec.TemplateGeneration); err != nil {
+			return decode.Below("/spec", err)
 		}
 	}
-	return 0, fleet.Errorf(fleet.NotFound, "artifact not found in project %s", o.project).At("/spec/artifact").
-		WithHint("upload it first: POST /api/v1/artifacts")
+	if i.Spec.Artifact != nil {
+		o.content = i.Content
+	}
+	return o.settle(i.Spec)
 }
 
 // prune finds what carries the label of the set and is not in the request.
@@ -368,7 +258,7 @@ func (p *planner) prune(ctx context.Context) error {
 			continue
 		}
 		d.refuse(p.caller.May(p.s.Kinds[o.Kind].Writers))
-		d.refuse(o.CheckOwner(p.s.Region))
+		d.refuse(o.CheckOwner(string(p.s.Maker.Region)))
 		gone[o.Kind] = append(gone[o.Kind], d)
 		objects[&d.now.Object] = d
 	}

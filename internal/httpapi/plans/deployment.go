@@ -6,41 +6,16 @@ import (
 	"slices"
 
 	"github.com/holdfast-io/holdfast/api"
-	"github.com/holdfast-io/holdfast/internal/declare"
+	"github.com/holdfast-io/holdfast/internal/decode"
 	"github.com/holdfast-io/holdfast/internal/definition"
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
-	"github.com/holdfast-io/holdfast/internal/postgres/deployments"
 )
 
-// plannedDeployment is the declared deployment of a request.
-type plannedDeployment struct {
-	reason string
-	made   declare.Made
-}
-
-func (p *planned) readDeployment(spec []byte) error {
-	if int64(len(spec)) > declare.MaxDeployment {
-		return serve.BodyTooLarge(declare.MaxDeployment)
-	}
-	var put api.DeploymentPut
-	if err := serve.Decode(spec, &put); err != nil {
-		return err
-	}
-	if err := besideSpec(put.Project, put.Service, put.Labels); err != nil {
-		return err
-	}
-	var err error
-	p.deployment.reason = put.Reason
-	p.deployment.made, err = declare.Deployment(p.calls.Definitions, put)
-	return err
-}
-
 // places are the objects that the placement of a deployment refers to.
-func (d plannedDeployment) places() []fleet.ObjectKey {
+func (p *planned) places() []fleet.ObjectKey {
 	var out []fleet.ObjectKey
-	_ = d.made.Spec.Placement.Each(func(key fleet.ObjectKey, _ string) error {
+	_ = p.deployment.Spec.Placement.Each(func(key fleet.ObjectKey, _ string) error {
 		out = append(out, key)
 		return nil
 	})
@@ -75,38 +50,21 @@ func (p *planner) lookUpDeployments(ctx context.Context, keys map[fleet.ObjectKe
 const viewedAtOnce = 1000
 
 // decideDeployment looks whether there are the sites and pools, in the request or as they stand.
-func (p *planner) decideDeployment(_ context.Context, o *planned) error {
-	err := o.deployment.made.Spec.Placement.Each(func(key fleet.ObjectKey, field string) error {
-		ref, err := p.refer(key, "/spec"+field)
-		if err == nil && !p.caller.Uses(ref.project) {
-			err = fleet.NoPlace(key, "/spec"+field)
-		}
-		if err == nil && !o.project.Uses(ref.project) {
-			err = fleet.OtherPlace(key, "/spec"+field, o.project)
-		}
-		return err
-	})
-	if err != nil {
-		return err
+func (p *planner) decideDeployment(ctx context.Context, o *planned) error {
+	if err := p.maker.CheckPlaces(ctx, p.of(o), o.deployment.Spec.Placement); err != nil {
+		return decode.Below("/spec", err)
 	}
-	o.content = o.deployment.made.Content()
-	return o.settle(o.deployment.made.Spec)
+	o.content = o.deployment.Content()
+	return o.settle(o.deployment.Spec)
 }
 
 func (a *applying) putDeploymentOf(ctx context.Context, o *planned, w postgres.Write) (*api.Accepted, error) {
-	made := o.deployment.made
-	if err := a.KeepDeployment(ctx, o.project, made); err != nil {
+	if err := a.Maker.KeepDeployment(ctx, o.project, o.deployment.Made); err != nil {
 		return nil, err
 	}
-	p := deployments.DeploymentPut{
-		Write: w, Spec: made.Spec, Definition: made.Content(), Deploy: a.r.deploy, Reason: cmp.Or(o.deployment.reason, a.r.head.Reason),
-		Compare: made.Changes,
-	}
-	started, err := a.Store.PutDeployment(ctx, p)
-	if err != nil {
-		return nil, err
-	}
-	return a.Started(ctx, started), nil
+	p := o.deployment.Change(w)
+	p.Deploy, p.Reason = a.r.deploy, cmp.Or(p.Reason, a.r.head.Reason)
+	return a.started(ctx)(a.Store.PutDeployment(ctx, p))
 }
 
 // detailDeployments says of deployments that stand how each field that differs from what runs gets there (F51).
@@ -150,7 +108,7 @@ func (p *planner) comparePaths(ctx context.Context, few []*planned, run map[stri
 	for i := 0; i < len(few) && err == nil; i++ {
 		r := run[few[i].key.Name]
 		r.Body, r.Applied.Body = bodies[r.Definition], bodies[r.Applied.Definition]
-		if few[i].changes, err = few[i].deployment.made.Changes(&r, few[i].deploy); err == nil {
+		if few[i].changes, err = few[i].deployment.Changes(&r, few[i].deploy); err == nil {
 			err = p.detailRollout(ctx, few[i], r)
 		}
 	}

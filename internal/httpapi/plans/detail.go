@@ -7,9 +7,9 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/compose"
+	"github.com/holdfast-io/holdfast/internal/declaration"
 	"github.com/holdfast-io/holdfast/internal/decode"
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/internal/postgres/plans"
 )
@@ -86,7 +86,7 @@ func (p *planner) declaredPart(labels map[string]string, spec json.RawMessage) (
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, at := range p.s.SecretEnv(spec) {
+	for _, at := range declaration.SecretEnvAt(spec) {
 		secret = append(secret, "/spec"+at)
 	}
 	text, err = compose.Canonical(text, compose.Limits{})
@@ -169,15 +169,15 @@ func together(some []*planned, held map[fleet.ObjectKey][]plans.HeldRevision) (i
 
 // detailInstance merges the final config, and compares it with each content that nodes hold.
 func (p *planner) detailInstance(ctx context.Context, o *planned, held []plans.HeldRevision, bodies map[fleet.Hash][]byte) error {
-	if o.spec.Artifact != nil {
+	if o.instance.Spec.Artifact != nil {
 		return p.refuseOrFail(o, p.compareNodes(ctx, o, nil, held, bodies))
 	}
-	layers, err := p.layersOf(ctx, o)
+	layers, err := p.maker.LayersOf(ctx, o.instance)
 	if err != nil {
 		return p.refuseOrFail(o, err)
 	}
-	err = p.s.Flatten.Do(ctx, weightOf(layers), func() error {
-		text, err := p.flattened(ctx, layers)
+	err = p.s.Maker.Budget.Do(ctx, declaration.WeightOf(layers), func() error {
+		text, err := p.maker.Flatten(ctx, layers)
 		if err != nil {
 			return err
 		}
@@ -190,7 +190,7 @@ func (p *planner) detailInstance(ctx context.Context, o *planned, held []plans.H
 // refuseOrFail keeps with the object what is wrong with it; what is wrong with the region
 // ends the plan.
 func (p *planner) refuseOrFail(o *planned, err error) error {
-	if serve.OfRegion(err) {
+	if fleet.OfRegion(err) {
 		return err
 	}
 	if err != nil {
@@ -250,7 +250,7 @@ func (p *planner) nodeDifference(ctx context.Context, o *planned, text []byte, h
 	from, read := bodies[h.Content.Hash]
 	if !read {
 		var err error
-		if from, err = p.s.Load(ctx, "what a node holds", h.Content.Hash); err != nil {
+		if from, err = p.s.Maker.Load(ctx, "what a node holds", h.Content.Hash); err != nil {
 			return api.Difference{}, err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/declare"
+	"github.com/holdfast-io/holdfast/internal/decode"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres"
@@ -58,7 +59,7 @@ func Kinds() map[fleet.ObjectKind]Kind {
 func Plain[P any](writers serve.Access, of func(P) (declare.Plain, error)) Kind {
 	return Kind{Writers: writers, read: func(p *planned, spec []byte) error {
 		var put P
-		if err := serve.Decode(spec, &put); err != nil {
+		if err := decode.Body(spec, &put); err != nil {
 			return err
 		}
 		d, err := of(put)

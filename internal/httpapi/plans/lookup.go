@@ -3,7 +3,6 @@ package plans
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"maps"
 	"runtime"
 	"slices"
@@ -56,10 +55,10 @@ func (s *Calls) hashDocuments(ctx context.Context, o *planned) error {
 		doc  []byte
 		into func(fleet.Content)
 	}{
-		{"/base", o.base, func(c fleet.Content) { o.template.Base = c }},
-		{"/config", o.doc.Config, func(c fleet.Content) { o.spec.Config, o.content = &c, c }},
-		{"/overrides", o.doc.Overrides, func(c fleet.Content) { o.spec.Overrides = &c }},
-		{"/change/patch", o.fleet.patch, func(c fleet.Content) { o.fleet.spec.Change.Patch = &c }},
+		{"/base", o.template.Base, func(c fleet.Content) { o.template.Spec.Base = c }},
+		{"/config", o.instance.Docs.Config, func(c fleet.Content) { o.instance.Spec.Config, o.content = &c, c }},
+		{"/overrides", o.instance.Docs.Overrides, func(c fleet.Content) { o.instance.Spec.Overrides = &c }},
+		{"/change/patch", o.fleet.Patch, func(c fleet.Content) { o.fleet.Spec.Change.Patch = &c }},
 	} {
 		if d.doc == nil {
 			continue
@@ -83,7 +82,7 @@ type wanted struct {
 
 func (w wanted) add(o *planned) {
 	w.keys[o.key], w.keys[projectKey(o.project)] = true, true
-	for _, t := range o.templates() {
+	for _, t := range o.refers() {
 		_, plain, _ := fleet.TemplateName(t).Copy()
 		w.keys[fleet.TemplateKey(plain)] = true
 	}
@@ -93,7 +92,7 @@ func (w wanted) add(o *planned) {
 	for _, r := range fleet.ReferencesOf(o.plain) {
 		w.keys[r.Key] = true
 	}
-	for _, place := range o.deployment.places() {
+	for _, place := range o.places() {
 		w.keys[place] = true
 	}
 	if o.key.Kind == fleet.KindTemplate {
@@ -102,8 +101,8 @@ func (w wanted) add(o *planned) {
 	for _, n := range o.site().Nodes {
 		w.nodes[string(n.Name)] = true
 	}
-	if o.put.Artifact != "" {
-		w.bodies[plans.BodyOf{Project: o.project, Hash: o.put.Artifact}] = true
+	if o.instance.Put.Artifact != "" {
+		w.bodies[plans.BodyOf{Project: o.project, Hash: o.instance.Put.Artifact}] = true
 	}
 }
 
@@ -151,7 +150,7 @@ func (p *planner) lookUpCopied(ctx context.Context, keys map[fleet.ObjectKey]boo
 		p.copied, err = p.s.Store.Copied(ctx, missing)
 	}
 	for key, c := range p.copied {
-		if c.Only() && c.Owner() == p.s.Region {
+		if c.Only() && c.Owner() == string(p.s.Maker.Region) {
 			p.known[key] = plans.Standing{Object: c.Object}
 			delete(p.copied, key)
 		}
@@ -159,21 +158,12 @@ func (p *planner) lookUpCopied(ctx context.Context, keys map[fleet.ObjectKey]boo
 	return err
 }
 
-// templateKey is the key under which a request has a template: plain also for a copy that this region owns.
-func (p *planner) templateKey(name fleet.TemplateName) fleet.ObjectKey {
-	region, plain, copied := name.Copy()
-	if key := fleet.TemplateKey(plain); copied && p.known[key].Region == region {
-		return key
-	}
-	return fleet.TemplateKey(string(name))
-}
-
 // ofCopy refuses to plan what a name of a copy means: a write takes place in its owning region.
 func (p *planner) ofCopy(key fleet.ObjectKey, c plans.Copied) error {
 	if !c.Only() {
 		return fleet.Ambiguous(key, string(c.Region), string(c.Other))
 	}
-	return fleet.OwnedBy(c.Named(p.s.Region), c.Owner())
+	return fleet.OwnedBy(c.Named(string(p.s.Maker.Region)), c.Owner())
 }
 
 func projectKey(name fleet.ProjectName) fleet.ObjectKey {
@@ -202,75 +192,3 @@ func (p *planner) lookForSeen(ctx context.Context) error {
 
 // partKey is the idempotency key of one object of a request.
 func partKey(key string, of fleet.ObjectKey) string { return sumOf([]byte(key + "\n" + of.String())) }
-
-// reference is an object that another one refers to: of the request, else as it stands.
-type reference struct {
-	in      *planned
-	project fleet.ProjectName
-}
-
-// refer finds what an object refers to; missing says that there is nothing that it may use.
-func (p *planner) refer(key fleet.ObjectKey, field string) (reference, error) {
-	in := p.declared[key]
-	if in != nil && !in.ok() {
-		return reference{}, fleet.Errorf(fleet.Invalid, "%s is rejected in this request", key).At(field).
-			WithHint("correct it first: " + in.place)
-	}
-	if in != nil {
-		return reference{in, in.project}, nil
-	}
-	now, found := p.known[key]
-	if !found || now.DeletingSince != nil || !p.caller.Uses(now.Project) {
-		return reference{}, notHere(key, field)
-	}
-	return reference{project: now.Project}, nil
-}
-
-// notHere is the error for an object that is missing, and for one that the caller may not use.
-func notHere(key fleet.ObjectKey, field string) error {
-	return fleet.Errorf(fleet.NotFound, "%s %s not found", key.Kind, key.Name).At(field).
-		WithHint("declare it first, or in the same request")
-}
-
-// siteOf reads the nodes of a site.
-func (p *planner) siteOf(name string) (fleet.SiteSpec, error) {
-	ref, err := p.refer(siteKey(name), "/site")
-	switch {
-	case err != nil:
-		return fleet.SiteSpec{}, err
-	case ref.in != nil && !p.caller.Uses(ref.project):
-		return fleet.SiteSpec{}, fleet.Errorf(fleet.NotFound, "site %s not found", name).At("/site")
-	case ref.in != nil:
-		return ref.in.site(), nil
-	}
-	spec, read := p.sites[name]
-	if !read {
-		if err := json.Unmarshal(p.known[siteKey(name)].Spec, &spec); err != nil {
-			return spec, fleet.Errorf(fleet.Internal, "read the spec of site %s: %w", name, err)
-		}
-		p.sites[name] = spec
-	}
-	return spec, nil
-}
-
-// texts keeps what was read of the documents that many objects are merged from.
-type texts struct {
-	kept map[fleet.Hash][]byte
-	size int64
-}
-
-// maxTexts is what is kept of them.
-const maxTexts = 32 << 20
-
-func newTexts() texts { return texts{kept: map[fleet.Hash][]byte{}} }
-
-func (t *texts) load(ctx context.Context, s *Calls, l layer) ([]byte, error) {
-	if text, ok := t.kept[l.hash]; ok {
-		return text, nil
-	}
-	text, err := s.Load(ctx, l.name, l.hash)
-	if err == nil && t.size+l.size <= maxTexts {
-		t.kept[l.hash], t.size = text, t.size+l.size
-	}
-	return text, err
-}

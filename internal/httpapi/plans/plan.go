@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/internal/declaration"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres/plans"
@@ -54,15 +55,17 @@ type planner struct {
 	declared map[fleet.ObjectKey]*planned
 	known    map[fleet.ObjectKey]plans.Standing
 	copied   map[fleet.ObjectKey]plans.Copied
-	sites    map[string]fleet.SiteSpec
 	nodes    map[string]string // the sites of nodes
 	taken    map[string]string // by the sites of the request
 	last     map[string]int64  // template generations
-	specs    map[fleet.TemplatePin]fleet.TemplateSpec
-	pins     map[pinning]fleet.TemplatePin
-	sizes    map[plans.BodyOf]int64
-	texts    texts
-	room     int // for differences
+	specs    map[fleet.TemplatePin]specRead
+	maker    *declaration.Maker // that sees all of this
+	// templates are those that are not of the request.
+	templates map[fleet.TemplateName]templateRead
+	sizes     map[plans.BodyOf]int64
+	texts     map[fleet.Hash][]byte
+	kept      int64 // bytes of texts that were read
+	room      int   // for differences
 	// roomsLooked is for how many deployments it was looked whether there is room.
 	roomsLooked int
 	ordered     []*planned
@@ -73,9 +76,10 @@ type planner struct {
 func (s *Calls) planFor(ctx context.Context, r *planRequest, key string) (*planner, error) {
 	p := &planner{
 		s: s, r: r, caller: serve.CallOf(ctx).Caller, key: key, room: planRoom,
-		declared: map[fleet.ObjectKey]*planned{}, sites: map[string]fleet.SiteSpec{}, taken: map[string]string{},
-		specs: map[fleet.TemplatePin]fleet.TemplateSpec{}, pins: map[pinning]fleet.TemplatePin{}, texts: newTexts(),
+		declared: map[fleet.ObjectKey]*planned{}, taken: map[string]string{},
+		specs: map[fleet.TemplatePin]specRead{}, templates: map[fleet.TemplateName]templateRead{}, texts: map[fleet.Hash][]byte{},
 	}
+	p.maker = s.Maker.With(p, planBodies{s.Maker, p})
 	p.name()
 	for _, step := range []func(context.Context) error{p.hash, p.lookUp, p.decide, p.mayDeclare, p.prune, p.detail} {
 		if err := step(ctx); err != nil {

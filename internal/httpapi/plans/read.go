@@ -3,6 +3,7 @@ package plans
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"strconv"
 	"strings"
@@ -12,10 +13,10 @@ import (
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/internal/compose"
 	"github.com/holdfast-io/holdfast/internal/decide"
+	"github.com/holdfast-io/holdfast/internal/declaration"
 	"github.com/holdfast-io/holdfast/internal/declare"
 	"github.com/holdfast-io/holdfast/internal/decode"
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres/plans"
 )
 
@@ -34,21 +35,17 @@ type planned struct {
 	calls *Calls
 	key   fleet.ObjectKey
 	// What was asked for. The documents are pieces of the request.
-	project      fleet.ProjectName
-	service      string
-	labels       map[string]string
-	plain        any // the spec of a plain kind
-	template     fleet.TemplateSpec
-	compositions []string
-	base         []byte
-	put          api.InstancePut
-	doc          declare.Documents
-	spec         fleet.InstanceSpec
-	content      fleet.Content // final, "" until it is known
-	runHash      fleet.Hash
-	deploy       bool // what is written is delivered too
-	fleet        plannedFleet
-	deployment   plannedDeployment
+	project    fleet.ProjectName
+	service    string
+	labels     map[string]string
+	plain      any             // the spec of a plain kind
+	plainSpec  json.RawMessage // of it, once another object reads it
+	template   declaration.Template
+	instance   declaration.Instance
+	deployment declaration.Deployment
+	fleet      declaration.Fleet
+	content    fleet.Content // final, "" until it is known
+	deploy     bool          // what is written is delivered too
 
 	now      *plans.Standing  // nil when there is none
 	before   *decide.PlanSeen // of it
@@ -103,12 +100,12 @@ type planRequest struct {
 func (s *Calls) readPlan(raw []byte) (*planRequest, error) {
 	var objects, plan []byte
 	r := &planRequest{calls: s}
-	if err := serve.Envelope(raw, map[string]*[]byte{"objects": &objects, "plan": &plan}, &r.head); err != nil {
+	if err := decode.Envelope(raw, map[string]*[]byte{"objects": &objects, "plan": &plan}, &r.head); err != nil {
 		return nil, err
 	}
 	if plan != nil {
 		r.plan = &api.Plan{}
-		if err := serve.Decode(plan, r.plan); err != nil {
+		if err := decode.Body(plan, r.plan); err != nil {
 			return nil, decode.Below("/plan", err)
 		}
 	}
@@ -169,7 +166,7 @@ func (p *planned) read(raw []byte) error {
 		Labels  map[string]string `json:"labels"`
 	}
 	var spec []byte
-	err := serve.Envelope(raw, map[string]*[]byte{"spec": &spec}, &m)
+	err := decode.Envelope(raw, map[string]*[]byte{"spec": &spec}, &m)
 	row := fleet.ObjectKind(strings.ToLower(m.Kind)).Declared()
 	p.key = row.NewKey(m.Site, m.Name)
 	p.project, p.service, p.labels = fleet.ProjectName(m.Project), m.Service, m.Labels
@@ -219,7 +216,7 @@ func (p *planned) read(raw []byte) error {
 func (p *planned) readProject(spec []byte) error {
 	p.project = fleet.ProjectName(p.key.Name)
 	var put api.ProjectPut
-	if err := serve.Decode(spec, &put); err != nil {
+	if err := decode.Body(spec, &put); err != nil {
 		return err
 	}
 	if err := besideSpec("", "", put.Labels); err != nil {
@@ -249,40 +246,50 @@ func besideSpec(project, service string, labels map[string]string) error {
 	return nil
 }
 
-func (p *planned) readTemplate(spec []byte) error {
-	var put api.TemplatePut
-	if err := serve.Envelope(spec, map[string]*[]byte{"base": &p.base}, &put); err != nil {
-		return err
+func (p *planned) readTemplate(spec []byte) (err error) {
+	t, err := declaration.ReadTemplate(p.key.Name, spec, api.TemplatePut{})
+	if beside := besideSpec(t.Put.Project, t.Put.Service, t.Put.Labels); beside != nil {
+		return beside
 	}
-	if err := besideSpec(put.Project, put.Service, put.Labels); err != nil {
-		return err
-	}
-	p.compositions = put.Compositions
-	var err error
-	p.template, err = declare.Template(p.key.Name, put, p.base)
+	p.template = t
 	return err
 }
 
-func (p *planned) readInstance(spec []byte) error {
-	if err := serve.Envelope(spec, map[string]*[]byte{"config": &p.doc.Config, "overrides": &p.doc.Overrides}, &p.put); err != nil {
-		return err
+func (p *planned) readInstance(spec []byte) (err error) {
+	i, err := declaration.ReadInstance(spec, api.InstancePut{})
+	if beside := besideSpec(i.Put.Project, i.Put.Service, i.Put.Labels); beside != nil {
+		return beside
 	}
-	if err := besideSpec(p.put.Project, p.put.Service, p.put.Labels); err != nil {
-		return err
+	p.instance = i
+	return err
+}
+
+func (p *planned) readDeployment(spec []byte) (err error) {
+	if int64(len(spec)) > declare.MaxDeployment {
+		return decode.TooLarge(declare.MaxDeployment)
 	}
-	var err error
-	if p.spec, err = declare.Instance(p.put, p.doc, fleet.SiteSpec{}); err != nil { // its site is not known yet
-		return err
+	d, err := p.calls.Maker.ReadDeployment(spec, api.DeploymentPut{})
+	if beside := besideSpec(d.Put.Project, d.Put.Service, d.Put.Labels); beside != nil {
+		return beside
 	}
-	_, _, err = declare.RunSection(p.spec.Run, p.project)
+	p.deployment = d
+	return err
+}
+
+func (p *planned) readFleet(spec []byte) (err error) {
+	f, err := declaration.ReadFleet(spec, api.FleetPut{})
+	if beside := besideSpec(f.Put.Project, f.Put.Service, f.Put.Labels); beside != nil {
+		return beside
+	}
+	p.fleet = f
 	return err
 }
 
 // digestOf hashes the canonical forms of the documents of a request, which keeps nothing.
 func (s *Calls) digestOf(ctx context.Context, name string, doc []byte) (fleet.Content, error) {
 	var out fleet.Content
-	err := s.Flatten.Do(ctx, int64(len(doc)), func() error {
-		text, err := compose.Flatten([]compose.Layer{{Name: name, JSON: doc}}, s.Limits)
+	err := s.Maker.Budget.Do(ctx, int64(len(doc)), func() error {
+		text, err := compose.Flatten([]compose.Layer{{Name: name, JSON: doc}}, s.Maker.Limits)
 		if err == nil {
 			out = compose.ContentOf(text)
 		}

@@ -24,10 +24,10 @@ func (p *planner) detailRollout(ctx context.Context, o *planned, runs fleet.Runn
 		return fleet.Errorf(fleet.Internal, "read what runs of %s: %w", o.key, err)
 	}
 	var to fleet.Definition
-	if err := json.Unmarshal(o.deployment.made.Definition, &to); err != nil {
+	if err := json.Unmarshal(o.deployment.Definition, &to); err != nil {
 		return fleet.Errorf(fleet.Internal, "read the definition of %s: %w", o.key, err)
 	}
-	spec := o.deployment.made.Spec
+	spec := o.deployment.Spec
 	target := min(max(runs.Target, spec.Replicas.Min), spec.Replicas.Max)
 	size := decide.SizeOf(spec.Strategy, target, from.Resources, to.Resources)
 	o.rollout = &api.PlanRollout{
@@ -51,7 +51,7 @@ func (p *planner) lookForRoom(ctx context.Context, o *planned, d fleet.Definitio
 	if err != nil {
 		return err
 	}
-	want := decide.PlacementOf(o.project, o.deployment.made.Spec.Placement, d)
+	want := decide.PlacementOf(o.project, o.deployment.Spec.Placement, d)
 	want.Count = o.rollout.Surge
 	placed := decide.Place(want, rooms)
 	room := len(placed.Nodes)

@@ -9,8 +9,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-io/holdfast/api"
-	"github.com/holdfast-io/holdfast/internal/compose"
-	"github.com/holdfast-io/holdfast/internal/declare"
 	"github.com/holdfast-io/holdfast/internal/decode"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
@@ -96,7 +94,7 @@ func (a *applying) asPlanned(o *planned, out *api.Accepted) error {
 }
 
 func (a *applying) write(ctx context.Context, o *planned) (*api.Accepted, error) {
-	for _, t := range o.templates() {
+	for _, t := range o.refers() {
 		if a.failed[a.templateKey(fleet.TemplateName(t)).Name] {
 			return nil, fleet.Errorf(fleet.Conflict, "template %s, which it refers to, was not written as planned", t).At("/spec/template").
 				WithHint("apply again")
@@ -108,30 +106,25 @@ func (a *applying) write(ctx context.Context, o *planned) (*api.Accepted, error)
 	case o.action == api.PlanDelete && part.remove != nil:
 		return part.remove(a, ctx, w)
 	case o.action == api.PlanDelete:
-		written, err := a.Store.DeleteDeclared(ctx, w)
-		return a.written(written, err)
+		return a.written(ctx)(a.Store.DeleteDeclared(ctx, w))
 	case part.write != nil:
 		return part.write(a, ctx, o, w)
 	}
-	written, err := a.Store.Declare(ctx, w, o.plain)
-	return a.written(written, err)
+	return a.written(ctx)(a.Store.Declare(ctx, w, o.plain))
 }
 
 func (a *applying) putTemplateOf(ctx context.Context, o *planned, w postgres.Write) (*api.Accepted, error) {
-	base, err := a.Canonical(ctx, o.project, compose.Layer{Name: "/spec/base", JSON: o.base})
-	if err != nil {
-		return nil, err
+	if err := a.Maker.KeepBase(ctx, o.project, &o.template); err != nil {
+		return nil, decode.Below("/spec", err)
 	}
-	o.template.Base = base
-	written, err := a.Store.Declare(ctx, w, o.template)
-	return a.written(written, err)
+	return a.written(ctx)(a.Store.Declare(ctx, w, o.template.Spec))
 }
 
 // writeOf makes the store's write; bound to a plan it is also bound to what was planned from.
 func (a *applying) writeOf(o *planned) postgres.Write {
 	w := postgres.Write{Key: o.key, Service: o.service, Labels: o.labels, AllProjects: a.caller.Project == "", Request: postgres.Request{Project: o.project, Actor: a.caller.Actor, Limit: a.OperationLimit}}
 	if o.key.Kind.Declared().Shared { // not what took its name since
-		w.Region = cmp.Or(o.region(), fleet.RegionName(a.Region))
+		w.Region = cmp.Or(o.region(), a.Maker.Region)
 	}
 	switch {
 	case o.action == api.PlanDelete || a.bound && o.now != nil:
@@ -145,47 +138,39 @@ func (a *applying) writeOf(o *planned) postgres.Write {
 	return w
 }
 
-func (a *applying) written(written postgres.Written, err error) (*api.Accepted, error) {
-	if err != nil {
-		return nil, err
+// started answers a write that may have started work.
+func (a *applying) started(ctx context.Context) func(postgres.Started, error) (*api.Accepted, error) {
+	return func(st postgres.Started, err error) (*api.Accepted, error) {
+		if err != nil {
+			return nil, err
+		}
+		return a.Answer(ctx, st), nil
 	}
-	return a.Written(written), nil
+}
+
+// written answers a write that started nothing.
+func (a *applying) written(ctx context.Context) func(postgres.Written, error) (*api.Accepted, error) {
+	return func(w postgres.Written, err error) (*api.Accepted, error) {
+		return a.started(ctx)(postgres.Started{Written: w}, err)
+	}
 }
 
 func (a *applying) putInstanceOf(ctx context.Context, o *planned, w postgres.Write) (*api.Accepted, error) {
-	c := deliveries.InstanceChange{Write: w, Spec: o.spec, Release: a.r.deploy, Reason: o.put.Reason}
-	if c.Reason == "" {
-		c.Reason = a.r.head.Reason
-	}
-	var err error
-	if c.RunJSON, c.RunHash, err = declare.RunSection(c.Spec.Run, c.Project); err != nil {
-		return nil, err
-	}
-	if err := a.FillContent(ctx, &c, o.doc); err != nil {
+	if err := a.Maker.Fill(ctx, w.Project, &o.instance); err != nil {
 		return nil, decode.Below("/spec", err)
 	}
-	if o.content.Hash != "" && o.content.Hash != c.Content.Hash {
+	if o.content.Hash != "" && o.content.Hash != o.instance.Content.Hash {
 		return nil, fleet.Errorf(fleet.Conflict, "%s would get another config than was planned", o.key).WithHint("apply again")
 	}
-	started, err := a.Store.PutInstance(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	return a.Started(ctx, started), nil
+	c := o.instance.Change(w)
+	c.Release, c.Reason = a.r.deploy, cmp.Or(c.Reason, a.r.head.Reason)
+	return a.started(ctx)(a.Store.PutInstance(ctx, c))
 }
 
 func (a *applying) removeInstance(ctx context.Context, w postgres.Write) (*api.Accepted, error) {
-	started, err := a.Store.TurnInstance(ctx, deliveries.InstanceTurn{Write: w, Kind: fleet.OperationDelete, Reason: a.r.head.Reason})
-	if err != nil {
-		return nil, err
-	}
-	return a.Started(ctx, started), nil
+	return a.started(ctx)(a.Store.TurnInstance(ctx, deliveries.InstanceTurn{Write: w, Kind: fleet.OperationDelete, Reason: a.r.head.Reason}))
 }
 
 func (a *applying) removeDeployment(ctx context.Context, w postgres.Write) (*api.Accepted, error) {
-	started, err := a.Store.TurnDeployment(ctx, deployments.DeploymentTurn{Write: w, Kind: fleet.OperationDestroy, Reason: a.r.head.Reason})
-	if err != nil {
-		return nil, err
-	}
-	return a.Started(ctx, started), nil
+	return a.started(ctx)(a.Store.TurnDeployment(ctx, deployments.DeploymentTurn{Write: w, Kind: fleet.OperationDestroy, Reason: a.r.head.Reason}))
 }

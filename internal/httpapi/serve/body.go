@@ -10,11 +10,9 @@ import (
 	"os"
 	"time"
 
+	"github.com/holdfast-io/holdfast/internal/decode"
 	"github.com/holdfast-io/holdfast/internal/fleet"
 )
-
-// smallBody is the limit of requests that bring no config.
-const smallBody = 1 << 20
 
 const (
 	// firstPiece is what a body takes without a reservation, and grownBy how many times more is
@@ -38,16 +36,10 @@ func (s *Server) WithBody(ctx context.Context, limit int64, f func(raw []byte) e
 	return f(raw)
 }
 
-// BodyTooLarge refuses a body that exceeds its limit.
-func BodyTooLarge(limit int64) error {
-	return fleet.Errorf(fleet.TooLarge, "the request exceeds %d bytes", limit).
-		WithHint("upload large content as an artifact")
-}
-
 // readBody reads a body whole. What it takes is reserved until memory ends.
 func (s *Server) readBody(w http.ResponseWriter, r *http.Request, limit int64, memory *Held) ([]byte, error) {
 	if r.ContentLength > limit {
-		return nil, BodyTooLarge(limit)
+		return nil, decode.TooLarge(limit)
 	}
 	body := s.RollingBody(w, r)
 	body.slowest = slowest
@@ -70,7 +62,7 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request, limit int64, m
 		raw = raw[:len(raw)+n]
 		switch {
 		case int64(len(raw)) > limit:
-			return nil, BodyTooLarge(limit)
+			return nil, decode.TooLarge(limit)
 		case errors.Is(err, io.EOF):
 			return raw, body.Settle()
 		case errors.As(err, new(*fleet.Error)):
@@ -142,21 +134,21 @@ func (r *RollingReader) deadline(at time.Time) error {
 
 // ReadJSON reads a small request. One without a body is refused unless it may be empty.
 func (s *Server) ReadJSON(ctx context.Context, into any) (raw []byte, err error) {
-	err = s.WithBody(ctx, smallBody, func(body []byte) error {
+	err = s.WithBody(ctx, decode.Small, func(body []byte) error {
 		raw = body
-		return Decode(body, into)
+		return decode.Body(body, into)
 	})
 	return raw, err
 }
 
 // ReadOptional is ReadJSON for a request that may have no body at all.
 func (s *Server) ReadOptional(ctx context.Context, into any) (raw []byte, err error) {
-	err = s.WithBody(ctx, smallBody, func(body []byte) error {
+	err = s.WithBody(ctx, decode.Small, func(body []byte) error {
 		raw = body
 		if len(bytes.TrimSpace(body)) == 0 {
 			return nil
 		}
-		return Decode(body, into)
+		return decode.Body(body, into)
 	})
 	return raw, err
 }

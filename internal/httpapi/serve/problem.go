@@ -153,9 +153,3 @@ func humaProblem(status int, message string, errs []error) *api.Problem {
 	}
 	return p
 }
-
-// OfRegion says that an error is no fault of an object.
-func OfRegion(err error) bool {
-	kind := fleet.KindOf(err)
-	return err != nil && (kind == fleet.Unavailable || kind == fleet.Internal)
-}

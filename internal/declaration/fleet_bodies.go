@@ -1,4 +1,4 @@
-package httpapi
+package declaration
 
 import (
 	"cmp"
@@ -32,7 +32,7 @@ func (c *fleetComposer) read(ctx context.Context, group []*fleetComposing) (flee
 		}
 		if _, made := c.bases[next.pin]; !made {
 			for _, l := range c.chains[next.pin].layers {
-				want(l.hash, l.size)
+				want(l.Hash, l.Size)
 			}
 		}
 	}
@@ -40,24 +40,24 @@ func (c *fleetComposer) read(ctx context.Context, group []*fleetComposing) (flee
 	for hash := range wanted {
 		hashes = append(hashes, hash)
 	}
-	docs, err := c.s.store.WholeBodies(ctx, hashes)
+	docs, err := c.m.WholeBodies(ctx, hashes)
 	return docs, err
 }
 
-func (d fleetDocuments) load(ctx context.Context, s *server, l storedLayer) ([]byte, error) {
-	if text, ok := d[l.hash]; ok {
+func (d fleetDocuments) load(ctx context.Context, m *Maker, l Layer) ([]byte, error) {
+	if text, ok := d[l.Hash]; ok {
 		return text, nil
 	}
-	text, err := s.load(ctx, l)
+	text, err := m.Load(ctx, l.Name, l.Hash)
 	if err == nil {
-		d[l.hash] = text
+		d[l.Hash] = text
 	}
 	return text, err
 }
 
 // keptBodies gathers bodies until they are stored together.
 type keptBodies struct {
-	store   fleetStore
+	m       *Maker
 	seen    map[keptBody]bool
 	pending []pendingBody
 	size    int64
@@ -91,31 +91,19 @@ func (k *keptBodies) flush(ctx context.Context) error {
 	for from := 0; from < len(k.pending); {
 		to, size := from, 0
 		var texts [][]byte
+		var hashes []fleet.Hash
 		for to < len(k.pending) && k.pending[to].project == k.pending[from].project {
 			if size += len(k.pending[to].text); size > fleetGroup && to > from {
 				break
 			}
-			texts = append(texts, k.pending[to].text)
+			texts, hashes = append(texts, k.pending[to].text), append(hashes, k.pending[to].hash)
 			to++
 		}
-		if err := k.storeSome(ctx, k.pending[from:to], texts); err != nil {
+		if err := k.m.putBodies(ctx, k.pending[from].project, texts, hashes); err != nil {
 			return err
 		}
 		from = to
 	}
 	k.pending, k.size = nil, 0
-	return nil
-}
-
-func (k *keptBodies) storeSome(ctx context.Context, bodies []pendingBody, texts [][]byte) error {
-	stored, err := k.store.PutBodies(ctx, bodies[0].project, texts)
-	if err != nil {
-		return err
-	}
-	for i, b := range bodies {
-		if i >= len(stored) || stored[i] != b.hash {
-			return fleet.Errorf(fleet.Internal, "a body was stored under another hash than its own")
-		}
-	}
 	return nil
 }

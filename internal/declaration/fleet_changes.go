@@ -1,4 +1,4 @@
-package httpapi
+package declaration
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 	"github.com/holdfast-io/holdfast/internal/compose"
 	"github.com/holdfast-io/holdfast/internal/declare"
 	"github.com/holdfast-io/holdfast/internal/fleet"
-	"github.com/holdfast-io/holdfast/internal/httpapi/serve"
 	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
 	"github.com/holdfast-io/holdfast/internal/postgres/fleets"
 )
@@ -20,10 +19,10 @@ const fleetGroup = fleet.MaxBatchBytes
 // spec and its flattened content, exactly as a PUT of that spec would give. One that cannot
 // be changed has the reason in Refused; an error is about the region, and of none of them. All
 // bodies are stored when it returns.
-func (h *Handler) FleetChanges(ctx context.Context, spec fleet.FleetSpec, targets []fleets.FleetTarget) ([]deliveries.BatchChange, error) {
+func (m *Maker) FleetChanges(ctx context.Context, spec fleet.FleetSpec, targets []fleets.FleetTarget) ([]deliveries.BatchChange, error) {
 	c := &fleetComposer{
-		s: h.s, change: spec.Change, chains: map[fleet.TemplatePin]fleetChain{}, bases: map[fleet.TemplatePin]fleetBase{},
-		runs: map[string]fleetRunSection{}, kept: keptBodies{store: h.s.store, seen: map[keptBody]bool{}},
+		m: m, change: spec.Change, chains: map[fleet.TemplatePin]fleetChain{}, bases: map[fleet.TemplatePin]fleetBase{},
+		runs: map[string]fleetRunSection{}, kept: keptBodies{m: m, seen: map[keptBody]bool{}},
 	}
 	out := make([]deliveries.BatchChange, len(targets))
 	var group []*fleetComposing
@@ -50,7 +49,7 @@ func (h *Handler) FleetChanges(ctx context.Context, spec fleet.FleetSpec, target
 
 // fleetComposer keeps what many instances of one call have in common.
 type fleetComposer struct {
-	s      *server
+	m      *Maker
 	change fleet.FleetChange
 	chains map[fleet.TemplatePin]fleetChain
 	bases  map[fleet.TemplatePin]fleetBase
@@ -61,7 +60,7 @@ type fleetComposer struct {
 
 // fleetChain is where the documents of a template lie, or why there are none.
 type fleetChain struct {
-	layers     []storedLayer
+	layers     []Layer
 	generation int64
 	size       int64
 	err        error
@@ -100,7 +99,7 @@ func (c *fleetComposer) prepare(ctx context.Context, t fleets.FleetTarget, chang
 	}
 	next := &fleetComposing{change: change, project: t.Project}
 	err := c.prepareSpec(ctx, next)
-	if serve.OfRegion(err) || ctx.Err() != nil {
+	if fleet.OfRegion(err) || ctx.Err() != nil {
 		return nil, orEnded(ctx, err)
 	}
 	if err != nil {
@@ -142,10 +141,9 @@ func (c *fleetComposer) prepareSpec(ctx context.Context, next *fleetComposing) e
 	next.pin = fleet.TemplatePin{Name: spec.Template, Generation: spec.TemplateGeneration}
 	chain, known := c.chains[next.pin]
 	if !known {
-		chain.layers, chain.generation, chain.err = c.s.templateChain(ctx, next.pin.Name, next.pin.Generation)
-		for _, l := range chain.layers {
-			chain.size += l.size
-		}
+		var of Chain
+		chain.generation, chain.err = of.Add(ctx, c.m, next.pin)
+		chain.layers, chain.size = of.Layers, WeightOf(of.Layers)
 		c.chains[next.pin] = chain
 	}
 	spec.TemplateGeneration = chain.generation
@@ -186,14 +184,14 @@ func (c *fleetComposer) composeAll(ctx context.Context, group []*fleetComposing,
 			c.based = 0
 		}
 	}()
-	return c.s.flatten.Do(ctx, weight+c.based, func() error {
+	return c.m.Budget.Do(ctx, weight+c.based, func() error {
 		docs, err := c.read(ctx, group)
 		if err != nil {
 			return err
 		}
 		for _, next := range group {
 			err := c.compose(ctx, docs, next)
-			if serve.OfRegion(err) || ctx.Err() != nil {
+			if fleet.OfRegion(err) || ctx.Err() != nil {
 				return orEnded(ctx, err)
 			}
 			next.change.Refused = err
@@ -211,7 +209,7 @@ func (c *fleetComposer) composeAll(ctx context.Context, group []*fleetComposing,
 func (c *fleetComposer) compose(ctx context.Context, docs fleetDocuments, next *fleetComposing) error {
 	spec := &next.change.Spec
 	if spec.Template == "" {
-		text, err := c.patched(ctx, docs, storedLayer{"/config", spec.Config.Hash, spec.Config.Size})
+		text, err := c.patched(ctx, docs, Layer{Name: "/config", Hash: spec.Config.Hash, Size: spec.Config.Size})
 		if err != nil {
 			return err
 		}
@@ -246,9 +244,9 @@ func (c *fleetComposer) overrides(ctx context.Context, docs fleetDocuments, next
 	if c.change.Patch == nil && now == nil {
 		return nil, nil
 	}
-	from := storedLayer{name: "/overrides"}
+	from := Layer{Name: "/overrides"}
 	if now != nil {
-		from.hash, from.size = now.Hash, now.Size
+		from.Hash, from.Size = now.Hash, now.Size
 	}
 	text, err := c.patched(ctx, docs, from)
 	if err != nil || now == nil && string(text) == "{}" {
@@ -260,24 +258,24 @@ func (c *fleetComposer) overrides(ctx context.Context, docs fleetDocuments, next
 }
 
 // patched is a document of an instance after the patch; without a hash it is empty before.
-func (c *fleetComposer) patched(ctx context.Context, docs fleetDocuments, l storedLayer) ([]byte, error) {
+func (c *fleetComposer) patched(ctx context.Context, docs fleetDocuments, l Layer) ([]byte, error) {
 	text := []byte("{}")
 	var err error
-	if l.hash != "" {
-		if text, err = docs.load(ctx, c.s, l); err != nil {
+	if l.Hash != "" {
+		if text, err = docs.load(ctx, c.m, l); err != nil {
 			return nil, err
 		}
 	}
-	layers := []compose.Layer{{Name: l.name, JSON: text}}
+	layers := []compose.Layer{{Name: l.Name, JSON: text}}
 	if p := c.change.Patch; p != nil {
 		const name = "/change/patch"
-		patch, err := docs.load(ctx, c.s, storedLayer{name, p.Hash, p.Size})
+		patch, err := docs.load(ctx, c.m, Layer{Name: name, Hash: p.Hash, Size: p.Size})
 		if err != nil {
 			return nil, err
 		}
 		layers = append(layers, compose.Layer{Name: name, JSON: patch})
 	}
-	return compose.Flatten(layers, c.s.limits)
+	return compose.Flatten(layers, c.m.Limits)
 }
 
 // base merges the documents of a template once for all instances that pin it.
@@ -288,13 +286,13 @@ func (c *fleetComposer) base(ctx context.Context, docs fleetDocuments, pin fleet
 	}
 	layers := make([]compose.Layer, 0, len(c.chains[pin].layers))
 	for _, l := range c.chains[pin].layers {
-		text, err := docs.load(ctx, c.s, l)
+		text, err := docs.load(ctx, c.m, l)
 		if err != nil {
 			return nil, err
 		}
-		layers = append(layers, compose.Layer{Name: l.name, JSON: text})
+		layers = append(layers, compose.Layer{Name: l.Name, JSON: text})
 	}
-	if made.Base, made.err = compose.NewBase(layers, c.s.limits); made.err == nil {
+	if made.Base, made.err = compose.NewBase(layers, c.m.Limits); made.err == nil {
 		c.based += made.Size()
 	}
 	c.bases[pin] = made
