@@ -338,12 +338,16 @@ func asBorn(before *fleet.Object, spec any, body json.RawMessage) (json.RawMessa
 
 // updateCopy writes a copy that this region owns, as a person declares it.
 func updateCopy(ctx context.Context, q *db.Queries, w Write, before *fleet.Object, spec, syncing json.RawMessage) (Written, error) {
+	now, err := q.Now(ctx)
+	if err != nil {
+		return Written{}, err
+	}
 	after := *before
-	after.Labels, after.Spec, after.Syncing, after.DeletingSince, after.UpdatedAt = w.Labels, spec, syncing, nil, time.Now()
+	after.Labels, after.Spec, after.Syncing, after.DeletingSince, after.UpdatedAt = w.Labels, spec, syncing, nil, now
 	if !SameJSON(before.Spec, spec) || before.DeletingSince != nil {
 		after.Generation++
 	}
-	err := SaveShared(ctx, q, w.Actor, []SharedWrite{{Type: "updated", Before: before, After: &after}})
+	err = SaveShared(ctx, q, w.Actor, []SharedWrite{{Type: "updated", Before: before, After: &after}})
 	return Written{Before: before, After: &after, Changed: true}, err
 }
 
