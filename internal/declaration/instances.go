@@ -50,13 +50,15 @@ func (m *Maker) Site(ctx context.Context, of Of) (spec fleet.SiteSpec, err error
 	return spec, nil
 }
 
-// Complete gives an instance the defaults of its site, the generation of its template, the size of its artifact and its run section.
+// Complete gives an instance the defaults of its site, and resolves it.
 func (m *Maker) Complete(ctx context.Context, of Of, site fleet.SiteSpec, i *Instance) error {
 	i.Spec.Durability = declare.DurabilityOf(i.Put.Durability, site)
-	return m.resolve(ctx, of, i)
+	return m.Resolve(ctx, of, i)
 }
 
-func (m *Maker) resolve(ctx context.Context, of Of, i *Instance) (err error) {
+// Resolve gives an instance the generation of its template, the size of its artifact and its run section. One that was resolved before
+// stays what it is, or is refused by now.
+func (m *Maker) Resolve(ctx context.Context, of Of, i *Instance) (err error) {
 	if i.RunJSON, i.RunHash, err = declare.RunSection(i.Spec.Run, of.Project); err != nil {
 		return err
 	}
@@ -83,7 +85,7 @@ func (m *Maker) Unreleased(ctx context.Context, by fleet.ProjectName, o fleet.Ob
 		return i, &fleet.Error{Kind: fleet.Internal, Message: "read the spec of " + o.String(), Err: err}
 	}
 	of := Of{CopyKey: fleet.CopyKey{ObjectKey: o.ObjectKey}, Project: o.Project, By: by, Now: &o}
-	if err := m.resolve(ctx, of, &i); err != nil {
+	if err := m.Resolve(ctx, of, &i); err != nil {
 		return i, err
 	}
 	return i, m.Fill(ctx, o.Project, &i)

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/internal/postgres/deliveries"
 	"github.com/holdfast-io/holdfast/internal/postgres/deployments"
+	"github.com/holdfast-io/holdfast/internal/postgres/plans"
 	"github.com/holdfast-io/holdfast/internal/testkit/sized"
 )
 
@@ -220,4 +222,31 @@ func TestAllDoorsDeclareTheSame(t *testing.T) {
 			}).Draw(rt, "declares")(d)
 		}
 	})
+}
+
+// meanwhile does something while an apply still plans.
+type meanwhile struct {
+	Store
+	do func()
+}
+
+func (m *meanwhile) HeldRevisions(ctx context.Context, keys []fleet.ObjectKey) (map[fleet.ObjectKey][]plans.HeldRevision, error) {
+	m.do()
+	return m.Store.HeldRevisions(ctx, keys)
+}
+
+// N106, N107: an apply writes nothing that uses a template which went after it was planned.
+func TestApplyLooksAtTemplatesAgain(t *testing.T) {
+	t.Parallel()
+	w := &meanwhile{do: func() {}}
+	r := setup(t, func(d *Deps) { w.Store, d.Store = d.Store, w })
+	r.site()
+	r.put("/api/v1/templates/press", `{"base":{"a":1}}`)
+	w.do = func() { r.call(r.admin, http.MethodDelete, "/api/v1/templates/press", nil) }
+	a := r.apply(many("", instanceManifest("i", `{"template":"press"}`), instanceManifest("j", `{"config":{}}`)))
+	require.Equal(t, 1, a.Failed)
+	require.Equal(t, api.ProblemPrefix+string(fleet.NotFound), a.Objects[0].Problem.Type)
+	require.Equal(t, "template press not found", a.Objects[0].Problem.Detail)
+	require.Equal(t, http.StatusNotFound, r.get("/api/v1/sites/plant-1/instances/i").status)
+	require.Equal(t, http.StatusOK, r.get("/api/v1/sites/plant-1/instances/j").status)
 }

@@ -34,6 +34,21 @@ func failed(statement string, err error) error {
 	return e
 }
 
+// NoRow is the error of a query that has to find a row, and gives a list.
+func NoRow(query string) error { return failed(query, pgx.ErrNoRows) }
+
+// inCode is an error of a transaction: those of statements are named already, any other but the end of a context is the code's.
+func inCode(err error) error {
+	var known *fleet.Error
+	if err == nil || errors.As(err, &known) {
+		return err
+	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return failed("transaction", err)
+	}
+	return &fleet.Error{Kind: fleet.Internal, Message: "a transaction was given up", Err: err}
+}
+
 // saysOf is what people read of the kinds that kindOf gives.
 var saysOf = map[fleet.Kind]string{
 	fleet.NotFound:     "the database has no such row",

@@ -148,7 +148,7 @@ const heldBackSQL = `SELECT coalesce(max(extract(epoch FROM clock_timestamp() - 
 func (s *Store) FeedHeldBack(ctx context.Context) (time.Duration, error) {
 	var seconds float64
 	err := s.Pool.QueryRow(ctx, heldBackSQL).Scan(&seconds)
-	return time.Duration(max(0, seconds) * float64(time.Second)), err
+	return time.Duration(max(0, seconds) * float64(time.Second)), failed("the transactions under way", err)
 }
 
 // ListEvents lists newest first, before a cursor (zero is the end).

@@ -61,7 +61,7 @@ func objectIn(raw json.RawMessage) (*fleet.Object, error) {
 	}
 	var r objectRow
 	if err := json.Unmarshal(raw, &r); err != nil {
-		return nil, err
+		return nil, Unreadable("an object", err)
 	}
 	o := ObjectOf(db.Object{
 		Uid: r.UID, Kind: r.Kind, Project: r.Project, Service: r.Service, Scope: r.Scope, Name: r.Name, Labels: r.Labels,

@@ -16,6 +16,9 @@ import (
 
 // named is an error of a statement, whose name sqlc leaves in its text.
 func named(sql string, err error) error {
+	if err == nil { // for each row
+		return nil
+	}
 	first, _, _ := strings.Cut(sql, "\n")
 	if query, is := strings.CutPrefix(first, "-- name: "); is {
 		first, _, _ = strings.Cut(query, " ")

@@ -147,7 +147,7 @@ func (s *Store) Tx(ctx context.Context, f func(q *db.Queries) error) error {
 	if err == nil && s.committed != nil {
 		s.committed(outbox)
 	}
-	return failed("transaction", err)
+	return inCode(err)
 }
 
 // Region is the region's own row.

@@ -161,6 +161,9 @@ func (p *planner) decidePlain(ctx context.Context, o *planned) error {
 }
 
 func (p *planner) decideSite(_ context.Context, o *planned) error {
+	if err := p.mayWrite(o); err != nil { // before it takes nodes
+		return err
+	}
 	nodes := o.site().Nodes
 	if i := decide.PlanNodes(o.key.Name, nodes, p.nodes, p.taken); i >= 0 {
 		return fleet.Errorf(fleet.Conflict, "node %s belongs to another site", nodes[i].Name).
@@ -219,14 +222,19 @@ func (p *planner) byComposition(templates []*planned) []*planned {
 
 func (p *planner) decideInstance(ctx context.Context, o *planned) error {
 	of := p.of(o)
-	site, err := p.maker.Site(ctx, of)
-	if err != nil {
-		return err
+	site, read := p.sites[o.key.Scope]
+	if !read {
+		site.spec, site.err = p.maker.Site(ctx, of)
+		p.sites[o.key.Scope] = site
+	}
+	if site.err != nil {
+		return site.err
 	}
 	i := &o.instance
-	if err := p.maker.Complete(ctx, of, site, i); err != nil {
+	if err := p.maker.Complete(ctx, of, site.spec, i); err != nil {
 		return decode.Below("/spec", err)
 	}
+	i.RunJSON = nil // it is made again when it is written
 	if i.Spec.Template != "" {
 		if _, _, err := p.TemplateSpec(ctx, i.Spec.Template, i.Spec.TemplateGeneration); err != nil {
 			return decode.Below("/spec", err)

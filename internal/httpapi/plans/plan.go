@@ -55,9 +55,10 @@ type planner struct {
 	declared map[fleet.ObjectKey]*planned
 	known    map[fleet.ObjectKey]plans.Standing
 	copied   map[fleet.ObjectKey]plans.Copied
-	nodes    map[string]string // the sites of nodes
-	taken    map[string]string // by the sites of the request
-	last     map[string]int64  // template generations
+	sites    map[string]siteRead // of instances
+	nodes    map[string]string   // the sites of nodes
+	taken    map[string]string   // by the sites of the request
+	last     map[string]int64    // template generations
 	specs    map[fleet.TemplatePin]specRead
 	maker    *declaration.Maker // that sees all of this
 	// templates are those that are not of the request.
@@ -76,7 +77,7 @@ type planner struct {
 func (s *Calls) planFor(ctx context.Context, r *planRequest, key string) (*planner, error) {
 	p := &planner{
 		s: s, r: r, caller: serve.CallOf(ctx).Caller, key: key, room: planRoom,
-		declared: map[fleet.ObjectKey]*planned{}, taken: map[string]string{},
+		declared: map[fleet.ObjectKey]*planned{}, taken: map[string]string{}, sites: map[string]siteRead{},
 		specs: map[fleet.TemplatePin]specRead{}, templates: map[fleet.TemplateName]templateRead{}, texts: map[fleet.Hash][]byte{},
 	}
 	p.maker = s.Maker.With(p, planBodies{s.Maker, p})

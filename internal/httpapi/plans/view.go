@@ -128,6 +128,12 @@ type specRead struct {
 	err  error
 }
 
+// siteRead is a site that instances are placed at, or why they cannot be.
+type siteRead struct {
+	spec fleet.SiteSpec
+	err  error
+}
+
 // planBodies has the sizes of artifacts that are there, or will be.
 type planBodies struct {
 	declaration.Bodies

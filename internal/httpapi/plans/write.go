@@ -156,7 +156,11 @@ func (a *applying) written(ctx context.Context) func(postgres.Written, error) (*
 }
 
 func (a *applying) putInstanceOf(ctx context.Context, o *planned, w postgres.Write) (*api.Accepted, error) {
-	if err := a.Maker.Fill(ctx, w.Project, &o.instance); err != nil {
+	err := a.Maker.Resolve(ctx, a.of(o), &o.instance) // what it refers to may be gone by now
+	if err == nil {
+		err = a.Maker.Fill(ctx, w.Project, &o.instance)
+	}
+	if err != nil {
 		return nil, decode.Below("/spec", err)
 	}
 	if o.content.Hash != "" && o.content.Hash != o.instance.Content.Hash {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/holdfast-io/holdfast/internal/fleet"
 	"github.com/holdfast-io/holdfast/internal/postgres"
 	"github.com/holdfast-io/holdfast/internal/postgres/db"
@@ -154,7 +152,7 @@ func setPhase(ctx context.Context, q *db.Queries, phase string, ids ...string) e
 func revisionAt(ctx context.Context, q *db.Queries, site, name string, number int64) (*db.Revision, error) {
 	rows, err := q.GetRevisions(ctx, db.GetRevisionsParams{Site: site, Names: []string{name}, Revisions: []int64{number}})
 	if err == nil && len(rows) == 0 {
-		err = pgx.ErrNoRows
+		err = postgres.NoRow("GetRevisions")
 	}
 	if err != nil {
 		return nil, err

@@ -171,7 +171,7 @@ func (w *deploymentWork) newest(ctx context.Context, uid string) (*db.Deployment
 
 func specOfRevision(r *db.DeploymentRevision) (fleet.DeploymentSpec, error) {
 	var spec fleet.DeploymentSpec
-	return spec, json.Unmarshal(r.Spec, &spec)
+	return spec, postgres.Unreadable("the spec of a revision", json.Unmarshal(r.Spec, &spec))
 }
 
 // release numbers a revision, unless the one before says the same.

@@ -110,5 +110,5 @@ func (f fleetWork) running(ctx context.Context, run *db.FleetRun) (*postgres.Ope
 
 func specOf(run *db.FleetRun) (fleet.FleetSpec, error) {
 	var spec fleet.FleetSpec
-	return spec, json.Unmarshal(run.Spec, &spec)
+	return spec, postgres.Unreadable("the spec of a run", json.Unmarshal(run.Spec, &spec))
 }

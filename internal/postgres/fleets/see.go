@@ -90,7 +90,7 @@ func targetOf(r db.FleetTargetsPageRow) (FleetTarget, error) {
 		Instance: fleet.InstanceName(r.Name), Project: fleet.ProjectName(r.Project), Generation: r.Generation, Revision: r.Revision,
 	}
 	if err := errors.Join(json.Unmarshal(r.Labels, &t.Labels), json.Unmarshal(r.Spec, &t.Spec)); err != nil {
-		return t, err
+		return t, postgres.Unreadable("target "+r.Name, err)
 	}
 	if t.Refused = refusedTarget(r); t.Refused != nil || r.Undoes == 0 || r.Revision != 0 {
 		return t, nil
