@@ -134,7 +134,9 @@ func (r *memory) ReadBody(_ context.Context, h fleet.Hash) ([]byte, error) {
 func (r *memory) WholeBodies(_ context.Context, hashes []fleet.Hash) (map[fleet.Hash][]byte, error) {
 	out := map[fleet.Hash][]byte{}
 	for _, h := range hashes {
-		out[h] = r.bodies[h]
+		if text, is := r.bodies[h]; is {
+			out[h] = text
+		}
 	}
 	return out, nil
 }
