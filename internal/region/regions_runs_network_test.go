@@ -1,7 +1,6 @@
 package region
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"io"
@@ -9,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -206,10 +206,12 @@ func (p pipes) Watch(ctx context.Context, peer fleet.RegionName, at fleet.Stream
 	return &ended{in, cancel}, nil
 }
 
-// mangled cuts some answers of a comparison.
-func (r *runs) mangled(_ string, answer []byte) []byte {
-	if r.random.IntN(10) == 0 {
-		return answer[:r.random.IntN(len(answer)+1)]
-	}
-	return bytes.Clone(answer)
+// runDelay is the longest that lines are under way.
+const runDelay = 80 * time.Millisecond
+
+var runNames = []fleet.RegionName{"ap", "eu", "us"}
+
+// others are the regions but one.
+func others(self fleet.RegionName) []fleet.RegionName {
+	return slices.DeleteFunc(slices.Clone(runNames), func(n fleet.RegionName) bool { return n == self })
 }

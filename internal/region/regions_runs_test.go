@@ -1,3 +1,5 @@
+//go:build !race
+
 package region
 
 import (
@@ -7,7 +9,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -28,10 +29,9 @@ var (
 )
 
 const (
-	// runSteps are the steps of one history, runPause the longest pause between two, runDelay the longest that lines are under way.
+	// runSteps are the steps of one history, runPause the longest pause between two.
 	runSteps = 60
 	runPause = 200 * time.Millisecond
-	runDelay = 80 * time.Millisecond
 	runAgree = 5 * time.Minute        // of virtual time, until all regions have what they are to have
 	runLook  = 990 * time.Millisecond // not a moment at which turns, beats and polls begin
 	// runOperator is when an operator ends what a restore began: hand-overs whose new owners renounced them before, and claims by a policy that it undid.
@@ -39,8 +39,6 @@ const (
 	// runBatch are the histories that share databases, which grow: what was deleted stays in their files.
 	runBatch = 40
 )
-
-var runNames = []fleet.RegionName{"ap", "eu", "us"}
 
 // runs is one history of three regions.
 type runs struct {
@@ -206,8 +204,3 @@ func (r *runs) agreed() {
 
 // pick is a region.
 func (r *runs) pick() fleet.RegionName { return runNames[r.random.IntN(len(runNames))] }
-
-// others are the regions but one.
-func others(self fleet.RegionName) []fleet.RegionName {
-	return slices.DeleteFunc(slices.Clone(runNames), func(n fleet.RegionName) bool { return n == self })
-}
