@@ -90,7 +90,7 @@ func TestStart(t *testing.T) {
 				st, ok, _ = r.Status(t.Context(), "line-7")
 				return ok && st.Running
 			}, "it does not start")
-			require.NoError(t, unix.Kill(st.GuardianPID, unix.SIGSTOP))
+			paused(t, st.GuardianPID) // a thread that still waits would take the end in
 			require.NoError(t, os.WriteFile(filepath.Join(spec.Dir, "go"), nil, 0o600))
 			eventually(t, func() bool {
 				e, _, err := readProcess(st.PID)
